@@ -1,7 +1,7 @@
-"""Oracle of tests that kill things: says whether every record came out once, also while the job runs.
+"""Oracle of tests that kill processes: checks that every record was committed once, also while the job runs.
 
-`compare_output` tells apart what can be wrong with output: lost, duplicated, corrupted, reordered. `OutputFollower`
-looks at committed output again and again while a job runs, because output that is right in the end may have been
+`compare_output` distinguishes the mistakes of output: lost, duplicated, corrupted, reordered. `OutputFollower`
+reads committed output repeatedly while a job runs, because output that is right in the end may have been
 wrong in between: shown before it was committed, changed, or taken back.
 """
 
@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from headrace.core.threads import start_thread
 
 SHOWN_MAX: Final = 5
-"""Examples per kind of mistake in a verdict's text."""
+"""Number of examples per kind of mistake in a verdict's text."""
 
 
 @dataclass(frozen=True)
 class Reordered:
-    """Two records of one key that came out the wrong way round."""
+    """Two records of one key in the wrong order."""
 
     key: Hashable
     earlier: Hashable
@@ -33,9 +33,9 @@ class Reordered:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Differences between actual and expected output; all fields are empty where the output is exact.
+    """Differences between actual and expected output; all fields are empty if the output is exact.
 
-    `corrupted`: values that were not expected at all. Counts are of records too few or too many.
+    `corrupted`: values that were not expected at all. Counts are of missing or surplus records.
     """
 
     lost: Counter[Hashable] = field(default_factory=Counter[Hashable])
@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether there are no mistakes."""
         return not (self.lost or self.duplicated or self.corrupted or self.reordered)
 
     def check(self) -> None:
@@ -76,7 +76,7 @@ def compare_output(
 ) -> Verdict:
     """Compare two multisets of records.
 
-    With `position_of` records must also come in the order of their positions, by `key_of` where that is given: for
+    With `position_of` records must also be in the order of their positions, by `key_of` if that is given: for
     outputs that keep an order. A record that came twice is duplicated, not reordered.
 
     Example:
@@ -118,14 +118,14 @@ def _reordered(
 
 
 Units = Mapping[str, Sequence[Hashable]]
-"""Committed records by the unit that holds them: a file, a partition, a table."""
+"""Committed records by the unit that contains them: a file, a partition, a table."""
 
 
 class OutputFollower:
-    """Reads committed output over and over, and notes what it must never see.
+    """Reads committed output repeatedly, and notes forbidden changes.
 
-    What is committed stays: a unit never vanishes and its records stay as they are; records join it at its end, and
-    only where `may_grow` (partitions, tables; not files). No record is ever there twice.
+    Committed output stays: a unit never vanishes and its records stay as they are; records are only appended, and
+    only if `may_grow` (partitions, tables; not files). No record ever occurs twice.
     """
 
     def __init__(self, read: Callable[[], Units], *, may_grow: bool = False) -> None:
@@ -136,7 +136,7 @@ class OutputFollower:
         self.poll_count = 0
 
     def poll(self) -> None:
-        """Look once."""
+        """Read the output once."""
         now = {unit: tuple(records) for unit, records in self._read().items()}
         self.poll_count += 1
         for unit, before in self._seen.items():
@@ -148,13 +148,13 @@ class OutputFollower:
         self._seen = now
 
     def check(self) -> None:
-        """Raise AssertionError with everything that was wrong at any time."""
+        """Raise AssertionError with all mistakes that were ever seen."""
         if self.mistakes:
             raise AssertionError("; ".join(self.mistakes[:SHOWN_MAX]))
 
     @property
     def records(self) -> list[Hashable]:
-        """All records of the last look."""
+        """Return all records of the last read."""
         return [record for records in self._seen.values() for record in records]
 
     def _compare(
@@ -173,7 +173,7 @@ class OutputFollower:
 
 
 class Following:
-    """Polls a follower on a thread of its own while the body of a `with` runs, and once more behind it.
+    """Polls a follower on a thread of its own while the body of a `with` runs, and once more after it.
 
     Example:
         >>> follower = OutputFollower(lambda: {"out": ["a"]})
@@ -217,12 +217,12 @@ class Following:
 
 
 def lines_of_files(folder: Path) -> dict[str, list[str]]:
-    """Lines of the text files below a folder that a reader sees: names that begin with `.` or `_` are hidden."""
+    """Return the lines of the text files below a folder that a reader sees, without names beginning with `.` or `_`."""
     return {str(file): file.read_text().splitlines() for file in visible_files(folder)}
 
 
 def rows_of_parquet(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of the Parquet files below a folder that a reader sees, as tuples in order of columns."""
+    """Return the rows of the Parquet files below a folder that a reader sees, as tuples in order of columns."""
     return {
         str(file): list(zip(*pq.read_table(file).to_pydict().values(), strict=True))
         for file in visible_files(folder)
@@ -230,7 +230,7 @@ def rows_of_parquet(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """Files below a folder, but for those with a hidden name or in a hidden folder, which may come and go meanwhile."""
+    """Return the files below a folder without hidden ones and hidden folders, which may come and go meanwhile."""
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]

@@ -1,17 +1,17 @@
-"""A file system that fails as told: full, torn, lagging, unanswered. For tests of what lies on checkpoint storage.
+"""A file system with configured faults: full, torn, lagging, unanswered. For tests of checkpoint storage.
 
 Reached by URI, `faulty:///folder?seed=3&fail_writes=0.1`, so that every process of a cluster can be given it:
 
     fail_writes=0.1      one write in ten is refused, some after half of the content
-    full_after=1000000   no byte more than this is taken, over all writes of the process from then on
-    torn_writes=0.1      one write in ten loses its end, and says nothing
+    full_after=1000000   limit of bytes over all writes of the process from then on
+    torn_writes=0.1      one write in ten silently loses its end
     lost_answers=0.1     one change in ten is made, and reported as failed
-    stale_listings=0.5   one listing in two shows what the last one did
+    stale_listings=0.5   one listing in two repeats the last one
     fail_reads=0.1       one read in ten fails
-    slow_ms=50           every operation takes so much longer
-    control=/a/file      what this file says, written like the rest, counts in place of it; it may change at any time
+    slow_ms=50           every operation takes this much longer
+    control=/a/file      this file replaces the other options, in the same form; it may change at any time
 
-Chances are drawn from `seed`; URIs that are alike share them, so that `run=…` sets two runs apart. Files lie in the
+Random faults depend on `seed`; equal URIs share them, so that `run=…` separates two runs. Files are in the
 local folder. With `control` each fault leaves a byte in the file `<control>.struck`, whichever process meets it.
 """
 
@@ -35,7 +35,7 @@ from headrace.core.randomness import SeededRandom
 class StorageFaults:
     """Faults to inject: chances in [0, 1], `full_after` in bytes, `slow_ms` per operation.
 
-    A change while it is in use takes effect from then on.
+    Changes take effect at once.
     """
 
     seed: int = 0
@@ -56,7 +56,7 @@ class StorageFaults:
 
     @classmethod
     def parse(cls, query: str) -> "StorageFaults":
-        """Read what a URI says; ValueError for a fault that there is not."""
+        """Return the faults in a URI's query; ValueError for an unknown fault."""
         given = dict(parse_qsl(query))
         given.pop("run", None)
         faults = cls(seed=int(given.pop("seed", "0")))
@@ -66,7 +66,7 @@ class StorageFaults:
         return faults
 
     def begin(self) -> None:
-        """Before each operation: see what is asked for now, and be as slow as that."""
+        """Begin an operation: read the present faults, and wait `slow_ms`."""
         if self.control is not None:
             text = self.control.read_text() if self.control.exists() else ""
             if text != self._control_text:
@@ -79,7 +79,7 @@ class StorageFaults:
             threading.Event().wait(self.slow_ms / 1000)
 
     def note(self) -> None:
-        """Leave a sign that a fault happened."""
+        """Record that a fault happened."""
         if self.control is not None:
             with open(f"{self.control}.struck", "ab") as file:
                 file.write(b".")
@@ -87,11 +87,11 @@ class StorageFaults:
     def _set(self, given: dict[str, str]) -> None:
         for name, value in given.items():
             if name not in _FAULTS:
-                raise ValueError(f"there is no fault '{name}': there are {', '.join(_FAULTS)}")
+                raise ValueError(f"there is no fault '{name}': choose from {', '.join(_FAULTS)}")
             setattr(self, name, float(value))
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """Remove all faults."""
         for name in _FAULTS:
             setattr(self, name, 0.0)
         self.full_after = float("inf")
@@ -116,7 +116,7 @@ _FAULTS: Final = (
 
 
 def faults_of(query: str) -> StorageFaults:
-    """The faults that all URIs with this query share in this process."""
+    """Return the faults that all URIs with this query share in this process."""
     return _shared(query)[1]
 
 
@@ -133,7 +133,7 @@ def _shared(query: str) -> tuple[fs.PyFileSystem, StorageFaults]:
 
 
 class FaultyHandler(fs.FileSystemHandler):
-    """Passes on to another file system what the faults let through."""
+    """Passes operations on to another file system unless a fault happens."""
 
     def __init__(self, inner: Any, faults: StorageFaults) -> None:
         self._inner = inner
@@ -194,7 +194,7 @@ class FaultyHandler(fs.FileSystemHandler):
         )
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
-        raise OSError(errno.ENOTSUP, "nothing is appended to a checkpoint's file")
+        raise OSError(errno.ENOTSUP, "a checkpoint's file cannot be appended to")
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -216,7 +216,7 @@ class FaultyHandler(fs.FileSystemHandler):
 
 
 class _FaultyWriter(io.RawIOBase):
-    """A file that is being written: what goes wrong does so when it is closed, or in the middle."""
+    """A file that is being written; faults happen when it is closed, or in the middle."""
 
     def __init__(self, faults: StorageFaults, target: Any) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
 """KubernetesApi: a stand-in for the API server of Kubernetes, with objects, versions, watches and failures on demand.
 
-It keeps what it is given under the path of its collection. A write of an object with a resourceVersion other than the
+It stores objects under the path of their collection. A write of an object with a resourceVersion other than the
 stored one is a conflict (409), as on a real server. It lists and watches collections by labels and by fields, merges
-patches, applies objects on the server's side, deletes what an object owned along with it, and speaks HTTPS to clients
-with a token where it is asked to; schemas and permissions there are none. Watches are streams of HTTP: an upgrade to a
-WebSocket is refused with 503, as by servers that have none, whose clients do without.
+patches, applies objects on the server's side, deletes owned objects with their owner, and speaks HTTPS to clients
+with a token if configured; it has no schemas and permissions. Watches are HTTP streams: an upgrade to a
+WebSocket is refused with 503, as by servers without WebSockets.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from testkit.server_identity import server_identity
 _BODY_MAX: Final = 3 << 20
 _APPLY: Final = "application/apply-patch+yaml"
 _NAMES: Final = ("kubernetes.default.svc",)
-"""Names under which pods reach it."""
+"""Names under which pods reach the server."""
 _WATCH_POLL_S: Final = 0.5
 _NAMESPACED: Final = re.compile(
     r"/(?:api/[^/]+|apis/[^/]+/[^/]+)/namespaces/(?P<namespace>[^/]+)/(?P<plural>[^/]+)"
@@ -43,7 +43,7 @@ _VERBS_OF_ALL: Final = {
 
 @dataclass(frozen=True)
 class Event:
-    """One change of a stored object: `kind` is ADDED, MODIFIED or DELETED, `object` what it was then."""
+    """One change of a stored object: `kind` is ADDED, MODIFIED or DELETED, `object` its content at that time."""
 
     version: int
     kind: str
@@ -52,30 +52,30 @@ class Event:
 
 
 class KubernetesApi:
-    """The server. Failures that are asked for happen to the next requests, in turn.
+    """The server. Requested failures happen to the next requests, in turn.
 
-    With a `token` it speaks HTTPS, and refuses clients without it. Objects of the collections in `kept` are marked when
-    they are deleted, and go when somebody calls `remove`: pods end first.
+    With a `token` it speaks HTTPS, and refuses clients without it. Objects of the collections in `kept` are only marked
+    when they are deleted, until `remove` is called, as pods end first.
     """
 
     def __init__(self, *, token: str = "", kept: tuple[str, ...] = ()) -> None:
         self._token: Final = token
         self._kept: Final = kept
         self.certificate: bytes | None = None
-        """What clients trust, in PEM, where it speaks HTTPS."""
+        """Certificate for clients, in PEM, if the server speaks HTTPS."""
         self.requests: Final[set[tuple[str, str]]] = set()
-        """Verbs and collections that clients have asked for, as a Role permits them: ("deletecollection", "pods")."""
+        """Verbs and collections of requests, as a Role permits them: ("deletecollection", "pods")."""
         self._events: Final[list[Event]] = []
         self._is_closed = False
         self.objects: Final[dict[str, dict[str, Any]]] = {}
-        """By path, such as /api/v1/namespaces/default/configmaps/some-name."""
+        """Objects by path, such as /api/v1/namespaces/default/configmaps/some-name."""
         self._version = 0
         self._lock: Final = threading.Condition()
         self._failures: Final[list[int]] = []
         self._lost_answers = 0
         self._conflicts = 0
         self.may_answer: Final = threading.Event()
-        """Cleared, requests wait until it is set."""
+        """Event; while it is cleared, requests wait."""
         self.may_answer.set()
         api = self
 
@@ -98,7 +98,7 @@ class KubernetesApi:
                 self._serve()
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Write nothing."""
+                """Write no log."""
 
             def _serve(self) -> None:
                 length = min(int(self.headers.get("Content-Length") or 0), _BODY_MAX)
@@ -148,7 +148,7 @@ class KubernetesApi:
         self._server.daemon_threads = True
         if token:
             self.certificate, context = server_identity(*_NAMES)
-            # Each connection shakes hands in its own thread.
+            # The TLS handshake of each connection runs in its own thread.
             self._server.socket = context.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
@@ -156,17 +156,17 @@ class KubernetesApi:
 
     @property
     def address(self) -> str:
-        """Such as http://127.0.0.1:8001."""
+        """Return the address, such as http://127.0.0.1:8001."""
         scheme = "https" if self._token else "http"
         return f"{scheme}://127.0.0.1:{self.port}"
 
     @property
     def port(self) -> int:
-        """The port at which it listens."""
+        """Return the port at which the server listens."""
         return int(self._server.server_address[1])
 
     def kube_config(self) -> str:
-        """Return the content of a file that leads clients here."""
+        """Return the content of a kubeconfig file for this server."""
         return json.dumps(
             {
                 "apiVersion": "v1",
@@ -181,15 +181,15 @@ class KubernetesApi:
         )
 
     def fail_next(self, *statuses: int) -> None:
-        """Answer the next requests with these statuses, and do nothing else."""
+        """Answer the next requests with these statuses, without executing them."""
         self._failures.extend(statuses)
 
     def lose_answers(self, count: int = 1) -> None:
-        """Perform the next writes, and break the connection in place of an answer."""
+        """Execute the next writes, and break the connection instead of answering."""
         self._lost_answers += count
 
     def conflict_next(self, count: int = 1) -> None:
-        """Refuse the next writes, as if somebody else had been faster."""
+        """Refuse the next writes, as if another client had been faster."""
         self._conflicts += count
 
     def close(self) -> None:
@@ -230,14 +230,14 @@ class KubernetesApi:
             return self._write(method, path, json.loads(body), is_apply=is_apply)
 
     def note(self, method: str, path: str) -> None:
-        """Remember what a client asked for."""
+        """Record a client's request."""
         namespaced = _NAMESPACED.match(path)
         if namespaced is not None:
             verbs = _VERBS_OF_ALL if namespaced.end() == len(path) else _VERBS
             self.requests.add((verbs[method], namespaced["plural"]))
 
     def watch(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any] | None]:
-        """Give events of a collection as they come, from what is there on; None now and then, until the end."""
+        """Yield events of a collection as they come, beginning with its content; None now and then, until the end."""
         with self._lock:
             since = int(query.get("resourceVersion") or 0)
             found = [] if since else self._select(path, query)
@@ -259,7 +259,7 @@ class KubernetesApi:
             yield {"type": kind, "object": event.object}
 
     def events(self, since: int = 0) -> Iterator[Event | None]:
-        """Give every change of an object after version `since`, None now and then, until the server ends."""
+        """Yield every change of an object after version `since`, None now and then, until the server ends."""
         index = 0
         while True:
             with self._lock:
@@ -274,7 +274,7 @@ class KubernetesApi:
                 yield None
 
     def change(self, path: str, action: Callable[[dict[str, Any]], None]) -> None:
-        """Change a stored object, as controllers do; no effect where it is gone."""
+        """Change a stored object, as controllers do; no effect if it is gone."""
         with self._lock:
             stored = self.objects.get(path)
             if stored is not None:
@@ -295,7 +295,7 @@ class KubernetesApi:
                     self._delete(one)
 
     def collection(self, plural: str) -> list[dict[str, Any]]:
-        """Return all objects of one kind, such as pods, as they are now."""
+        """Return all present objects of one kind, such as pods."""
         with self._lock:
             return [
                 copy.deepcopy(one)
@@ -385,7 +385,7 @@ def timestamp() -> str:
 
 
 def _merged(old: Any, new: Any) -> Any:
-    """Apply a merge patch: maps are merged, null removes, anything else takes the place of what was there."""
+    """Apply a merge patch: maps are merged, null removes, anything else replaces the value."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     result: dict[str, Any] = dict(old)
@@ -420,7 +420,7 @@ def _is_selected(one: dict[str, Any], query: dict[str, str]) -> bool:
 
 @contextlib.contextmanager
 def kubernetes_api(*, token: str = "", kept: tuple[str, ...] = ()) -> Generator[KubernetesApi]:
-    """Give a server that ends with the block. The arguments are KubernetesApi's."""
+    """Yield a server that ends with the block. The arguments are KubernetesApi's."""
     api = KubernetesApi(token=token, kept=kept)
     try:
         yield api

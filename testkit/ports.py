@@ -1,4 +1,4 @@
-"""Ports of the loopback for servers that must be told one, and tell nobody which they took."""
+"""Free loopback ports for servers that must be given a port and do not report their own."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ _LOWEST: Final = 10_000
 
 
 def free_ports(count: int = 1) -> list[int]:
-    """Return TCP ports that nobody listens on, and that Linux gives to no connection before a server takes them."""
+    """Return TCP ports at which nobody listens, and that Linux assigns to no connection before a server binds them."""
     first_of_connections = int(_CONNECTIONS.read_text().split()[0])
     random, found = system_random(), set[int]()
     while len(found) < count:

@@ -1,7 +1,7 @@
-"""Scripted endpoints and tasks, which a test puts in place of the other side of a gateway.
+"""Scripted endpoints and tasks, which replace the other side of a gateway in a test.
 
-A scripted endpoint implements every method of a gateway, notes the calls and answers as it was told. A scripted task
-has no data plane: the test says which state it reaches.
+A scripted endpoint implements every method of a gateway, records the calls and answers from its script. A scripted
+task has no data plane: the test decides which state it reaches.
 """
 
 import inspect
@@ -44,18 +44,18 @@ class RecordedCall:
 class Script:
     """Calls so far, and answers: a value, an exception to raise, or a function of the arguments.
 
-    Asks without an answer are acknowledged.
+    Calls without an answer are acknowledged.
     """
 
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
 
     def called(self, method: str) -> list[tuple[Any, ...]]:
-        """Arguments of all calls of one method."""
+        """Return the arguments of all calls of one method."""
         return [call.arguments for call in self.calls if call.method == method]
 
     async def answer(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Note a call and find its answer."""
+        """Record a call and return its answer."""
         self.calls.append(RecordedCall(method, arguments))
         answer = self.answers.get(method, Acknowledge())
         if callable(answer):
@@ -68,7 +68,7 @@ class Script:
 
 
 class ScriptedEndpoint:
-    """An endpoint that implements `gateway_type` by its `script`. Made by `start_scripted`."""
+    """An endpoint that implements `gateway_type` by its `script`; `start_scripted` creates it."""
 
     script: Script
     address: str
@@ -109,7 +109,7 @@ def _told(name: str) -> Callable[..., None]:
 
 
 class ScriptedTask:
-    """A task that reaches the states that the test tells it. Implements RunningTask.
+    """A task that reaches the states that the test sets. Implements RunningTask.
 
     It ends by itself when it is cancelled or failed, unless `is_stuck`.
     """
@@ -136,7 +136,7 @@ class ScriptedTask:
         self._listener.state_changed(self.attempt_id, state, error)
 
     def send_event(self, operator_id: OperatorId, payload: bytes) -> None:
-        """Speak to the operator's coordinator."""
+        """Send an event to the operator's coordinator."""
         self._listener.operator_event(self.attempt_id, operator_id, payload)
 
     def cancel(self) -> None:
@@ -170,17 +170,17 @@ class ScriptedTask:
     def acknowledge_checkpoint(
         self, checkpoint_id: int, snapshot: TaskStateSnapshot | None = None
     ) -> None:
-        """Say that the task's part of a checkpoint is stored."""
+        """Report that the task's part of a checkpoint is stored."""
         self._listener.checkpoint_acknowledged(
             self.attempt_id, checkpoint_id, snapshot or TaskStateSnapshot(), CheckpointMetrics()
         )
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
-        """Nothing is known of it."""
+        """Return no progress."""
         return None
 
     def read_state(self, read: StateRead) -> None:
-        """The test answers."""
+        """Return the test's answer."""
         self.state_reads.append(read)
 
     def user_counters(self) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class ScriptedTask:
 
 @dataclass
 class ScriptedTaskFactory:
-    """Makes scripted tasks and keeps them. Implements TaskFactory. `error` is raised instead where it is set."""
+    """Creates scripted tasks and keeps them. Implements TaskFactory. If `error` is set, it is raised instead."""
 
     tasks: dict[ExecutionAttemptId, ScriptedTask] = field(
         default_factory=dict[ExecutionAttemptId, ScriptedTask]

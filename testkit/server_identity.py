@@ -1,4 +1,4 @@
-"""The TLS identity of a server that tests start: a certificate that its clients are told to trust, and its key."""
+"""The TLS identity of a server that tests start: a certificate that clients are configured to trust, and its key."""
 
 import datetime
 import ipaddress
@@ -15,7 +15,7 @@ from headrace.core.clock import SystemClock
 
 
 def server_identity(*names: str) -> tuple[bytes, ssl.SSLContext]:
-    """Make a certificate for 127.0.0.1 and these names, in PEM, and the context of a server that has it."""
+    """Return a certificate for 127.0.0.1 and these names, in PEM, and the context of a server that uses it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stand-in")])
     now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)

@@ -1,4 +1,4 @@
-"""Virtual environments on top of this one, or empty, and archives of them."""
+"""Creates virtual environments on top of this one, or empty ones, and archives of them."""
 
 import shutil
 import site
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def virtual_environment(folder: Path, *, has_packages: bool) -> Path:
-    """Make a virtual environment, with the packages of this one or with none; return its interpreter."""
+    """Create a virtual environment, with the packages of this one or with none; return its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     if has_packages:
         [packages] = folder.glob("lib/python*/site-packages")
@@ -18,5 +18,5 @@ def virtual_environment(folder: Path, *, has_packages: bool) -> Path:
 
 
 def archive(folder: Path) -> Path:
-    """Pack a folder under its own name, with the contents of what links in it lead to, as `zip -r` does."""
+    """Pack a folder under its own name, with the contents of linked files, as `zip -r` does."""
     return Path(shutil.make_archive(str(folder), "zip", folder.parent, folder.name))

@@ -1,4 +1,4 @@
-"""Waiting for something that other threads or processes do."""
+"""Waits for something that other threads or processes do."""
 
 import threading
 import time
@@ -12,9 +12,9 @@ _LONGEST_PAUSE_S: Final = 0.2
 def wait_until(
     condition: Callable[[], bool], timeout_s: float = 60.0, what: str = "the condition"
 ) -> None:
-    """Look again and again until `condition` holds. AssertionError that names `what` after `timeout_s`.
+    """Check repeatedly until `condition` holds. AssertionError, which names `what`, after `timeout_s`.
 
-    Looks take a fifth of the time at most: one that goes through all processes would take a processor from them.
+    Checks take at most a fifth of the time, as one that lists all processes would otherwise take a processor from them.
     """
     pause, end_s = threading.Event(), time.monotonic() + timeout_s
     looks_s = time.monotonic()

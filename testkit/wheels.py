@@ -1,4 +1,4 @@
-"""Wheels: packages of one module, and copies of installed packages under other versions, for requirements of jobs."""
+"""Creates wheels of one module, and copies of installed packages with other versions, for requirements of jobs."""
 
 import zipfile
 from importlib.metadata import distribution

@@ -114,13 +114,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
         self._has_forgotten = False
-        """True after an execute() that failed before there was a job: its sinks are gone; the next error says so."""
+        """True after an execute() that failed before there was a job: its sinks are gone, as the next error says."""
         self._last_id = 0
         self._cached_streams: Final = CachedStreams(self._executor)
 
     @staticmethod
     def get_execution_environment(configuration: object = None) -> "StreamExecutionEnvironment":
-        """Make an environment; a Configuration (or a mapping) gives settings, the command line's win."""
+        """Make an environment.
+
+        A Configuration (or a mapping) gives settings, which those of the command line override.
+        """
         return StreamExecutionEnvironment(configuration)
 
     def from_collection(
@@ -129,8 +132,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Make a bounded stream of the values of a list, in order.
 
         Without a type the values travel pickled and come out equal to what went in; with one they are converted
-        to it, and a value that does not fit raises RecordTypeError here. A DataFrame or a dict raises TypeError: Python
-        would give the names of the columns, or the keys.
+        to it, and a value that does not fit raises RecordTypeError here. A DataFrame or a dict raises TypeError,
+        because iterating them gives column names or keys.
         """
         check_collection(collection)
         resolved = resolve_type(type_info)
@@ -148,7 +151,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Make a stream of a connector's source; `type_info` fills in where the source does not know its type."""
+        """Make a stream of a connector's source; `type_info` is used if the source does not know its type."""
         if not isinstance(source, Source):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"from_source needs a Source, not {source!r}")
         if not isinstance(watermark_strategy, WatermarkStrategy):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -164,13 +167,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> NoReturn:
-        """SourceFunctions are Java's: ProgramError."""
+        """Raise ProgramError: SourceFunctions are Java classes."""
         raise no_jvm("add_source", NO_SOURCE_FUNCTIONS)
 
     def create_input(
         self, input_format: Source, type_info: TypeInformation | None = None
     ) -> DataStream:
-        """Make a bounded stream of a Source, without watermarks; InputFormats are Java's: ProgramError."""
+        """Make a bounded stream of a Source, without watermarks.
+
+        ProgramError for InputFormats, which are Java classes.
+        """
         if not isinstance(input_format, Source):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise no_jvm("create_input", NO_INPUT_FORMATS)
         if input_format.boundedness is not Boundedness.BOUNDED:
@@ -185,9 +191,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> DataStream:
         """Make an endless stream of the lines that a server sends; for trying things out.
 
-        **At most once**: what came before a failure and had not gone through the whole job is lost with it, and so is
-        what is sent while the job restarts; checkpoints do not change that. `max_retry`: how many times to connect
-        again when there is no connection; 0 ends the stream when the server closes, below 0 never gives up.
+        **At most once**: a failure loses the lines that had not passed through the whole job, and those sent while the
+        job restarts; checkpoints do not change that. `max_retry`: how many times to connect again when there is no
+        connection; 0 ends the stream when the server closes, below 0 never gives up.
         """
         source: Source = load_entry_point(SOURCES, "socket")(hostname, port, delimiter, max_retry)
         lines = resolve_type(None, default=source.produced_type)
@@ -205,13 +211,14 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> DataStream:
         """Make a stream of a DataFrame's rows, typed by its columns; also `from_arrow`, for pandas and polars.
 
-        It is bounded, or endless if the DataFrame streams.
+        The stream is bounded, or endless for a streaming DataFrame.
 
         `event_time` names the column whose time is each row's timestamp. Without a watermark strategy event time
-        passes when the stream ends. A streaming DataFrame that has `withWatermark` gives both its column and its delay.
+        advances only at the end of the stream. A streaming DataFrame that has `withWatermark` gives both its column and
+        its delay.
 
         For streaming DataFrames: `trigger` as in PySpark's `writeStream.trigger`, such as {"availableNow": True};
-        `checkpoint_location` of the query, unless it is to lie beside the job's checkpoints.
+        `checkpoint_location` of the query, by default a folder next to the job's checkpoints.
         """
         more = {"trigger": trigger, "checkpoint_location": checkpoint_location}
         options = {key: value for key, value in more.items() if value is not None}
@@ -231,7 +238,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> DataStream:
         """Make a bounded stream of the rows of anything with Arrow's stream interface (`__arrow_c_stream__`).
 
-        Such are tables and readers of pyarrow, DataFrames of pandas and polars, and results of DuckDB. The rows are
+        Examples are tables and readers of pyarrow, DataFrames of pandas and polars, and results of DuckDB. The rows are
         read here, at most 1 GiB, and travel with the job in columns. Times must be whole microseconds. `event_time` and
         `watermark_strategy` are as in `from_dataframe`.
 
@@ -248,9 +255,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Run the program as a job and wait until it ends. A failed job raises JobExecutionError.
 
         The streams made so far are forgotten, so the environment can be used for another job. Ctrl-C cancels the
-        job; where a function does not return, its process is ended after two seconds, or with a second Ctrl-C.
+        job; the process of a function that does not return is ended after two seconds, or at a second Ctrl-C.
 
-        Where a cached stream that the job was to read turns out to be lost, it runs once more, with what makes it.
+        If a cached stream that the job reads is lost, the job runs once more and computes the stream again.
         """
         said = list(self._operators)
         try:
@@ -277,7 +284,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return result
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Submit the program as a job and return its handle; `get_job_execution_result().result()` waits for its end.
+        """Submit the program as a job and return its client; `get_job_execution_result().result()` waits for its end.
 
         A job that is not waited for is cancelled when the program ends, with an error: the cluster ends with it. On a
         cluster in another process (`execution.target: remote`) the job goes on.
@@ -290,7 +297,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return client
 
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
-        """Submit; also return the program, which depends on the cached streams that it reads."""
+        """Submit the program; return its client and its graph, which names the cached streams that the job reads."""
         had_operators = bool(self._operators)
         if not had_operators and self._has_forgotten:
             raise ProgramError(f"No operators defined in streaming topology. {_FORGOTTEN}")
@@ -301,7 +308,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             if had_operators:
                 _LOG.info(_FORGOTTEN)
             if had_operators and isinstance(error, HeadraceError):
-                # No note of the error and no warning: the cause is to be the first line there is, and the last one.
+                # Neither a note on the error nor a warning: the cause must be the first and the last line.
                 error.aftermath = _FORGOTTEN
             raise
         finally:
@@ -327,7 +334,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         leaves: Sequence[OperatorTransformation] | None,
         changes: Mapping[str, str] | None = None,
     ) -> tuple[PipelineExecutor, StreamGraph, JobGraph]:
-        """Plan the job of `leaves`; `changes` are settings that win over the program's."""
+        """Plan the job of `leaves`; `changes` are settings that override the program's."""
         settings = self._settings.to_settings().with_values(changes or {})
         said = self._stream_graph(job_name, known_parallelism(settings), leaves)
         check_program(said, settings)
@@ -360,7 +367,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> CloseableIterator:
         """Run the program with a collect sink at `stream`; called by `DataStream.execute_and_collect`.
 
-        `limit`: records that will be taken, at most.
+        `limit`: the largest number of records that will be taken.
         """
         collected = stream.collected_stream()
         batch_type = batch_type_of(collected.transformation)
@@ -373,16 +380,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return CloseableIterator(client, sink_id, batch_type)
 
     def job_settings(self) -> Settings:
-        """Return the settings that a job would have now."""
+        """Return the settings that a job would have if it were submitted now."""
         return self._settings.to_settings()
 
     def execute_in_background(self, job_name: str | None = None) -> JobClient:
-        """Submit the program as a job that ends with the program at the latest; nobody need await it."""
+        """Submit the program as a job that ends at the latest with the program; it need not be awaited."""
         client, _ = self._execute_async(job_name)
         return client
 
     def preview_stream(self, stream: DataStream) -> CloseableIterator:
-        """Run what makes `stream`, and no other sink; called by `DataStream.preview`. The program stays as it is.
+        """Run the producers of `stream`, and no other sink; called by `DataStream.preview`. The program is not changed.
 
         The job runs in STREAMING mode, from no snapshot and without checkpoints.
         """
@@ -392,9 +399,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return CloseableIterator(client, sink_id, batch_type_of(sink))
 
     def batch_dataframe_of(self, stream: DataStream) -> Any:
-        """Return a stream of a program in BATCH mode as a lazy DataFrame of Spark's; for `DataStream.to_dataframe`.
+        """Return a stream of a program in BATCH mode as a lazy DataFrame of Spark; called by `DataStream.to_dataframe`.
 
-        The plan is what makes the stream, and no other sink; the program stays as it is. None in STREAMING mode.
+        The plan has the producers of the stream and no other sink; the program is not changed. None in STREAMING mode.
         """
         sink = self._collect_sink_beside(stream)
         executor, _, job_graph = self._job_graph(f"DataFrame of {stream!r}", (sink,))
@@ -404,7 +411,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return cast(Any, executor).batch_dataframe(job_graph)
 
     def _collect_sink_beside(self, stream: DataStream) -> OperatorTransformation:
-        """Return a collect sink at `stream` that is no part of the program."""
+        """Return a collect sink at `stream` that does not belong to the program."""
         collected = stream.collected_stream().transformation
         sink = self._make_reader(
             CollectSinkSpec(), (collected,), batch_type_of(collected), role=NodeRole.SINK
@@ -430,7 +437,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> StreamGraph:
         """Make the graph of `leaves`, by default the whole program.
 
-        Operators that were made before a parallelism was set have that of the executor.
+        Operators that were made before a parallelism was set get that of the executor.
         """
         if leaves is None:
             program_end.plan_made()
@@ -450,28 +457,32 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def get_execution_plan(self) -> str:
         """Return the plan as JSON: operators, their parallelism and how rows travel between them.
 
-        Before a cluster has started the machine's processors may have to stand for its slots: `explain` says so.
+        Before a cluster has started, the number of its slots may be assumed to be that of the machine's processors;
+        `explain` says so.
         """
         graph = self.get_stream_graph()
         check_stream_graph(graph, self._settings.to_settings())
         return plan_json(graph, self._settings.to_settings())
 
     def explain(self) -> str:
-        """Say in plain text what the job will be: vertices, chains, ids, and why chains end where they do.
+        """Describe the job in plain text: vertices, chains, ids, and why chains end where they do.
 
-        It is what `execute` would submit now. Where operators take as many subtasks as there are slots, and nobody
-        knows these before the cluster has started, the second line says so.
+        This is the job that `execute` would submit now. The second line says if the parallelism depends on the slots of
+        a cluster that has not started yet.
         """
         return explain(self.get_stream_graph(), self._settings.to_settings())
 
     def explain_stream(self, stream: DataStream) -> str:
-        """Say the same of what makes `stream` alone; starts no cluster."""
+        """Describe, as `explain` does, the producers of `stream` alone; starts no cluster."""
         settings = self._settings.to_settings()
         leaves = [upstream.operator for upstream in upstreams_of(stream.transformation)]
         return explain(self._stream_graph(None, known_parallelism(settings), leaves), settings)
 
     def close(self) -> None:
-        """Forget the streams made so far; drop the cached ones. The executor is shared and ends with the process."""
+        """Forget the streams made so far, and delete the cached ones.
+
+        The executor is shared and ends with the process.
+        """
         self._operators.clear()
         self._cached_streams.close()
 
@@ -486,7 +497,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> OperatorTransformation:
         """Add an operator to the program; called by the methods of streams."""
         operator = self._make_reader(spec, inputs, output_type, name=name, **properties)
-        # Sources do nothing that anybody would see, so they run only where somebody reads them.
+        # Sources have no visible effect, so they run only if their output is read.
         if inputs:
             self._operators.append(operator)
             program_end.operator_added(operator)
@@ -499,9 +510,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         output_type: BatchType,
         **properties: Any,
     ) -> Transformation:
-        """Add an operator after each operator that makes the stream, with its parallelism, so that they are chained.
+        """Add an operator, chained and with equal parallelism, after each operator that makes the stream.
 
-        It runs where somebody reads it. A partitioning before it has no effect, as the last of several holds.
+        It runs only if its output is read. A partitioning before it has no effect, because the last of several counts.
         """
         return united(
             [
@@ -623,7 +634,7 @@ def _check_targets(graph: StreamGraph) -> None:
 def _dataframe_source(
     df: Any, event_time_column: str | None, options: Mapping[str, Any]
 ) -> tuple[Source, TypeInformation, int | None]:
-    """Return what a bridge makes of a DataFrame; ProgramError for DataFrames of an unknown library.
+    """Return the source that a bridge makes of a DataFrame; ProgramError for DataFrames of an unknown library.
 
     Bridges from DataFrames are found through entry points, so that programs need not import their host.
     """
@@ -633,7 +644,9 @@ def _dataframe_source(
     name = next((each for each in (library, library.removeprefix("py")) if each in names), None)
     if name is None and hasattr(df, "__arrow_c_stream__"):
         if options:
-            raise ProgramError(f"{' and '.join(options)} is for streaming DataFrames of Spark")
+            raise ProgramError(
+                f"{' and '.join(options)} can be given only for streaming DataFrames of Spark"
+            )
         source = read_arrow(df, event_time_column)
         return source, source.produced_type, None
     if name is None:

@@ -28,10 +28,10 @@ TARGET: Final = ConfigOption(
     "cluster for each job, which ends with it; or another installed executor.",
 )
 REMOTE: Final = "remote"
-"""Target, and name of the executor, of clusters that run already."""
+"""Value of `execution.target`, and name of the executor, for clusters that run already."""
 SESSION: Final = "session"
 _ALIASES: Final = {"application": "spark", "local": "spark", SESSION: REMOTE}
-"""Executors of Flink's targets that have no executor of their own."""
+"""Executors of those targets of Flink that have no executor of their own."""
 PER_JOB: Final = "per-job"
 _ELSEWHERE: Final = (REMOTE, PER_JOB)
 
@@ -43,7 +43,7 @@ PREVIEW_SETTINGS: Final = {
     RUNTIME_MODE.key: RuntimeExecutionMode.STREAMING.name,
     IS_PREVIEW.key: "true",
 }
-"""Settings of a preview's job, which win over those of the program."""
+"""Settings of a preview's job, which override those of the program."""
 ATTACHED: Final = ConfigOption(
     "execution.attached",
     bool,
@@ -70,11 +70,11 @@ class PipelineExecutor(Protocol):
         ...
 
     def known_parallelism(self) -> int | None:
-        """Return the default parallelism without starting a cluster; None if it is not known before."""
+        """Return the default parallelism without starting a cluster; None if it is not known yet."""
         ...
 
     def list_data_sets(self) -> "tuple[DataSetInfo, ...]":
-        """Return the data sets that jobs left to the cluster; none if no cluster was started."""
+        """Return the data sets that jobs left in the cluster; none if no cluster was started."""
         ...
 
     def release_data_set(self, data_set: "ClusterDataSetId") -> None:
@@ -88,15 +88,15 @@ class PipelineExecutor(Protocol):
 
 @runtime_checkable
 class SelectiveExecutor(Protocol):
-    """An executor whose jobs run on one of several clusters: other settings may name another cluster."""
+    """An executor whose jobs run on one of several clusters, chosen by the settings."""
 
     def serves(self, settings: Settings) -> bool:
-        """Return whether these settings mean its cluster, and that has not ended."""
+        """Return whether these settings mean this executor's cluster, and the cluster has not ended."""
         ...
 
 
 class _Registry:
-    """The executors of this process: one that was set, and those made by name, which are shared by environments."""
+    """The executors of this process: the one that was set, and those made by name, which all environments share."""
 
     def __init__(self) -> None:
         self.active: PipelineExecutor | None = None
@@ -118,9 +118,9 @@ def set_active_executor(
     on_planned: "Callable[[StreamGraph, Settings], None] | None" = None,
     on_finished: "Callable[[JobExecutionResult], None] | None" = None,
 ) -> None:
-    """Run every job of this process on `executor` from now on; None goes back to look-up by name.
+    """Run every job of this process on `executor` from now on; None restores the look-up by name.
 
-    `on_submitted` is called with each job that is submitted then, `on_planned` with each plan before that, and
+    `on_submitted` is called with each submitted job, `on_planned` with each plan before it is submitted, and
     `on_finished` with each result for which `execute` has waited.
     """
     _registry.active, _registry.on_submitted = executor, on_submitted
@@ -167,7 +167,7 @@ def create_executor(settings: Settings) -> PipelineExecutor:
 
 
 def refuse_unknown_target(settings: Settings) -> None:
-    """Raise ConfigurationError, which lists the known names, where no executor is installed for `execution.target`."""
+    """Raise ConfigurationError, which lists the known names, if no executor is installed for `execution.target`."""
     names = entry_point_names(ENTRY_POINT_GROUP)
     if executor_name(settings) not in names:
         known = sorted({*names, *(target for target, of in _ALIASES.items() if of in names)})
@@ -179,11 +179,12 @@ def refuse_unknown_target(settings: Settings) -> None:
 
 
 def refuse_dataframe_elsewhere(job_graph: "JobGraph", executor: "PipelineExecutor") -> None:
-    """Raise ProgramError where a stream was to be a DataFrame and jobs run in another Spark application."""
+    """Raise ProgramError if the program makes a DataFrame of a stream but jobs run outside its Spark application."""
     if executor.name != TARGET.default:
         raise ProgramError(
             f"a stream of '{job_graph.name}' is a DataFrame only in the Spark application that runs the program "
-            f"({TARGET.key} {TARGET.default}), which '{executor.name}' is not: write files and read those with Spark"
+            f"({TARGET.key} {TARGET.default}), not with the executor '{executor.name}': write files and read them "
+            f"with Spark"
         )
 
 
@@ -201,7 +202,8 @@ def runs_elsewhere(settings: Settings) -> bool:
 def known_parallelism(settings: Settings) -> int | None:
     """Return the default parallelism of the executor that would run a job now, without starting it, or None.
 
-    An executor that was not used yet is made for the question alone: the one of the first job has its settings.
+    An executor that was not used yet is made only for this call, because the first job's settings make the one that is
+    kept.
     """
     executor = _registry.active or _made_for(settings)
     try:
@@ -229,7 +231,7 @@ def executor_for(settings: Settings) -> PipelineExecutor:
 
 
 def _made_for(settings: Settings) -> PipelineExecutor | None:
-    """Return the executor of this process for these settings, the newest first; None where there is none yet."""
+    """Return the executor of this process for these settings, the newest first; None if there is none yet."""
     for executor in reversed(_registry.made.get(executor_name(settings), [])):
         if not isinstance(executor, SelectiveExecutor) or executor.serves(settings):
             return executor
@@ -237,7 +239,7 @@ def _made_for(settings: Settings) -> PipelineExecutor | None:
 
 
 def settings_for_cluster(job: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a job that a cluster may start with: none of a preview's own, as later jobs get them."""
+    """Return the job's settings without those of a preview, because later jobs of the cluster would inherit them."""
     is_preview = Settings(job).get_option(IS_PREVIEW)
     own = PREVIEW_SETTINGS.keys() if is_preview else ()
     return {key: value for key, value in job.items() if key not in own}

@@ -1,7 +1,7 @@
-"""Checks user functions while the program is built, and raises TypeErrors in PyFlink's words.
+"""Checks user functions while the program is built, and raises TypeErrors with PyFlink's messages.
 
 `guarded_spec` makes the specs of operators that skip records on which their function raises. `call_site` finds the line
-of the user's program that called a stream method, to which errors of operators without user code point.
+of the user's program that called a stream method; errors of operators without user code name it.
 """
 
 import sys
@@ -29,9 +29,9 @@ from headrace.functions.specs.operator_specs import (
 
 
 def check_collection(collection: object) -> None:
-    """Raise TypeError unless `from_collection` can stream what `collection` holds.
+    """Raise TypeError unless `from_collection` can stream the elements of `collection`.
 
-    Of a table and of a mapping Python would give the names of the columns and the keys: hardly what is meant.
+    Tables and mappings are refused, because iterating them gives column names and keys.
     """
     if isinstance(collection, Mapping):
         raise TypeError(
@@ -114,7 +114,7 @@ def resolve_type(
 ) -> TypeInformation:
     """Return a declared type: a list means the row of those types, a schema the row of its columns.
 
-    None means `default`, or pickled where there is none.
+    None means `default`, or pickled values without a default.
     """
     match output_type:
         case None:
@@ -132,7 +132,7 @@ def resolve_type(
 
 
 def class_name_of(function: Any) -> str:
-    """Name of a function's class for plans; callables are named by what they are."""
+    """Return the name of a function's class for plans; plain callables are named by their own kind."""
     name = type(function).__name__
     return (
         getattr(function, "__name__", name) if callable(function) and name == "function" else name
@@ -140,7 +140,7 @@ def class_name_of(function: Any) -> str:
 
 
 def _is_plain_callable(function: object) -> bool:
-    # `str` and `bool` are fine to call, but whoever passes a function class forgot the brackets.
+    # `str` and `bool` can be called, but a function class was probably passed without its brackets.
     is_function_class = isinstance(function, type) and issubclass(function, Function)
     return callable(function) and not is_function_class
 
@@ -181,7 +181,7 @@ _PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + "/"
 
 
 def call_site() -> str:
-    """Return `file, line n` of the innermost frame outside this package, or empty text where there is none."""
+    """Return `file, line n` of the innermost frame outside this package, or an empty string if there is none."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # a traceback would cost far more
     while frame.f_code.co_filename.startswith(_PACKAGE):
         if frame.f_back is None:

@@ -13,7 +13,7 @@ def paragraph(text: str) -> str:
 
 
 def preformatted(text: str) -> str:
-    """Return lines of plain text as they stand."""
+    """Return preformatted lines of plain text."""
     return f"<pre>{html.escape(text)}</pre>"
 
 

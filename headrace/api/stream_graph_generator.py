@@ -1,6 +1,6 @@
 """Makes the StreamGraph of a program's transformations.
 
-Virtual steps become edges, settings that were left open get their defaults, and filters reach their sources.
+Virtual steps become edges, unset settings get their defaults, and filters are pushed into their sources.
 Source: Flink StreamGraphGenerator.
 """
 
@@ -34,8 +34,8 @@ from headrace.graph.stream_graph import (
 class GraphDefaults:
     """Default settings of operators that do not set their own.
 
-    `is_assumed`: the parallelism is a placeholder for the executor's, which is not known yet. `slot_resources`: of slot
-    sharing groups that the program declared, by name.
+    `is_assumed`: the parallelism is a placeholder for the executor's, which is not known yet. `slot_resources`:
+    resources of the slot sharing groups that the program declared, by name.
     """
 
     job_name: str
@@ -52,7 +52,7 @@ class GraphDefaults:
 def generate_stream_graph(
     leaves: Iterable[OperatorTransformation], defaults: GraphDefaults
 ) -> StreamGraph:
-    """Make the graph of `leaves` and all that feeds them, each operator once."""
+    """Make the graph of `leaves` and of all their inputs, each operator once."""
     operators = _reachable(leaves)
     parallelisms = {one.transformation_id: _parallelism(one, defaults) for one in operators}
     specs = _sources_with_filters(operators)
@@ -84,7 +84,7 @@ def generate_stream_graph(
 def _slot_resources(
     operators: Iterable[OperatorTransformation], used: set[str], defaults: GraphDefaults
 ) -> dict[str, ResourceProfile]:
-    """Return the resources of the used groups' slots; ProgramError where a group was given two sizes."""
+    """Return the resources of the used groups' slots; ProgramError if a group was given two sizes."""
     found = {
         name: profile
         for name, profile in defaults.slot_resources.items()
@@ -103,7 +103,7 @@ def _slot_resources(
 
 
 def _reachable(leaves: Iterable[OperatorTransformation]) -> list[OperatorTransformation]:
-    """All operators that the leaves need, by ascending id; without recursion, for long programs."""
+    """Return all operators that the leaves need, by ascending id; without recursion, for long programs."""
     found: dict[int, OperatorTransformation] = {}
     pending = list(leaves)
     while pending:
@@ -123,7 +123,7 @@ def _parallelism(operator: OperatorTransformation, defaults: GraphDefaults) -> i
 
 
 def _deciding(operator: OperatorTransformation) -> OperatorTransformation:
-    """Return the operator whose parallelism `operator` has: itself, unless it goes with another one."""
+    """Return the operator whose parallelism `operator` takes: itself, unless it follows another one."""
     while operator.parallelism is None and operator.parallelism_like is not None:
         if operator.cache is not None and operator.cache.stored is not None:
             return operator
@@ -189,10 +189,10 @@ def _edge(
 
 
 def _sources_with_filters(operators: Sequence[OperatorTransformation]) -> dict[int, OperatorSpec]:
-    """Return new specs, by id of their operator, of the sources that only filters read: they skip rows if they can.
+    """Return new specs, by operator id, of the sources that only filters read; such a source skips rows if it can.
 
-    The filters stay, as a source may skip fewer rows. Skipped rows make no watermarks, so that event time may advance
-    later, never earlier. Source: Flink PushFilterIntoTableSourceScanRule.
+    The filters stay, because a source may skip fewer rows. Skipped rows produce no watermarks, so event time may
+    advance later, but never earlier. Source: Flink PushFilterIntoTableSourceScanRule.
     """
     readers: dict[int, list[OperatorTransformation]] = defaultdict(list)
     sources: dict[int, SourceSpec] = {}
@@ -213,7 +213,7 @@ def _sources_with_filters(operators: Sequence[OperatorTransformation]) -> dict[i
 
 
 def _condition_of(readers: Sequence[OperatorTransformation]) -> ColumnCondition | None:
-    """Return the condition of a row that any of the readers keeps, or None where it is not known."""
+    """Return the condition on rows that any of the readers keeps, or None if it is not known."""
     conditions: list[ColumnCondition] = []
     for one in readers:
         if not isinstance(one.spec, FilterExpressionSpec) or one.spec.implied is None:

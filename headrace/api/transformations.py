@@ -1,7 +1,7 @@
 """Transformations: the program under construction, one object per call on a stream.
 
 Operators can still be renamed, moved and given a uid after they were made; partitioning, union and side outputs only
-say how the next operator reads. `stream_graph_generator` makes the frozen StreamGraph of them.
+define how the next operator reads. `stream_graph_generator` makes the frozen StreamGraph of them.
 Source: Flink Transformation and its subclasses.
 """
 
@@ -17,7 +17,7 @@ from headrace.graph.stream_graph import ChainingStrategy, NodeRole, Partitioning
 
 
 @dataclass(frozen=True)
-class StoredStream:
+class CachedResult:
     """A data set of the cluster that holds a whole stream, in as many partitions as its operator had subtasks."""
 
     data_set: ClusterDataSetId
@@ -28,23 +28,23 @@ class StoredStream:
 class Cache:
     """State of a cached stream's data sets.
 
-    `made_by_jobs`: data sets of jobs that produced it or still do: first the one that jobs read, then from the oldest
-    on. `stored`: the one that the next job reads; None where that job runs the producers.
+    `made_by_jobs`: data sets of jobs that have produced the stream or still do: first the one that jobs read, then the
+    others, oldest first. `stored`: the data set that the next job reads; None if that job runs the producers.
     """
 
     made_by_jobs: list[ClusterDataSetId] = field(default_factory=list[ClusterDataSetId])
-    stored: StoredStream | None = None
+    stored: CachedResult | None = None
 
 
 @dataclass(eq=False)
 class OperatorTransformation:
-    """One operator. `inputs` holds what feeds each of its inputs, by input number.
+    """One operator. `inputs` holds the transformations of each input, by input number.
 
     `parallelism` None takes that of `parallelism_like`, if set, and otherwise the executor's, when the graph is made.
     An operator that is not `is_parallel` has parallelism 1 for good.
     `slot_sharing_group` and `buffer_timeout_ms` None are inherited from the inputs and from the environment;
-    `slot_resources`: what the program said with the group that its slots have.
-    `location` is the user's file and line that made it. `cache`: what is known of the kept result, for the operator
+    `slot_resources`: the resources of the group's slots, if the program gave them here.
+    `location` is the file and line of the user's call. `cache` is the state of the cached result, for the operator
     behind a cached stream.
     """
 
@@ -73,11 +73,11 @@ class OperatorTransformation:
 
     @property
     def needed_inputs(self) -> "tuple[Transformation, ...]":
-        """Return the transformations that have to run before it: none where an earlier job stored its result."""
+        """Return the transformations that must run before this one: none if an earlier job stored its result."""
         return () if self.cache is not None and self.cache.stored is not None else self.inputs
 
     def set_parallelism(self, parallelism: int) -> None:
-        """Set it; ProgramError on an operator that cannot be parallel."""
+        """Set the parallelism; ProgramError on an operator that cannot be parallel."""
         if parallelism < 1:
             raise ProgramError(
                 f"operator '{self.name}' cannot have parallelism {parallelism}: it must be at least 1"
@@ -89,7 +89,7 @@ class OperatorTransformation:
         self.parallelism = parallelism
 
     def declare_side_output(self, tag_id: str, side_type: BatchType) -> None:
-        """Say that somebody reads a side output; ProgramError where it was read as another type before."""
+        """Declare that a side output is read; ProgramError if it was read as another type before."""
         known = self.side_outputs.setdefault(tag_id, side_type)
         if known != side_type:
             raise ProgramError(
@@ -100,7 +100,7 @@ class OperatorTransformation:
 
 @dataclass(frozen=True, eq=False)
 class PartitionTransformation:
-    """The rows of `input`, to be spread in that way."""
+    """Rows of `input`, to be distributed by `partitioning`."""
 
     input: "Transformation"
     partitioning: Partitioning
@@ -108,14 +108,14 @@ class PartitionTransformation:
 
 @dataclass(frozen=True, eq=False)
 class UnionTransformation:
-    """The rows of all `inputs`, which carry one type."""
+    """Rows of all `inputs`, which have one type."""
 
     inputs: "tuple[Transformation, ...]"
 
 
 @dataclass(frozen=True, eq=False)
 class SideOutputTransformation:
-    """The rows that one operator sent to a tag."""
+    """Rows that one operator sent to a tag."""
 
     input: OperatorTransformation
     tag_id: str
@@ -124,10 +124,10 @@ class SideOutputTransformation:
 
 @dataclass(frozen=True, eq=False)
 class ValuesTransformation:
-    """The rows of the stream `keyed` without their keys; `origin` is the stream that was keyed.
+    """Rows of the stream `keyed` without their keys; `origin` is the stream that was keyed.
 
-    Each operator that reads them has one in front of itself, of its own parallelism, which takes the keys off: so
-    rows go to the reader's subtasks by their key, in order, whatever its parallelism becomes.
+    Each operator that reads them gets an operator in front of it, with the same parallelism, that removes the keys:
+    rows reach the reader's subtasks by key and in order at any parallelism.
     """
 
     keyed: "Transformation"
@@ -146,7 +146,7 @@ ProducingTransformation = OperatorTransformation | SideOutputTransformation
 
 @dataclass(frozen=True)
 class Upstream:
-    """Real origin of a stream's rows, after folding the virtual steps."""
+    """Operator that produces a stream's rows, found by folding the virtual steps."""
 
     operator: OperatorTransformation
     partitioning: Partitioning | None
@@ -156,7 +156,7 @@ class Upstream:
 def upstreams_of(
     transformation: Transformation, partitioning: Partitioning | None = None
 ) -> Iterator[Upstream]:
-    """Fold virtual steps: one Upstream per operator; of several partitionings the last call holds."""
+    """Fold virtual steps: one Upstream per operator; the last of several partitionings counts."""
     match transformation:
         case OperatorTransformation():
             yield Upstream(transformation, partitioning, None)
@@ -174,7 +174,7 @@ def upstreams_of(
 
 
 def producers_of(transformation: Transformation) -> tuple[ProducingTransformation, ...]:
-    """Return what makes the rows, before any exchange: of a union, and of its unions, what makes each stream."""
+    """Return the producers of the rows, before any exchange; for nested unions, the producers of each stream."""
     match transformation:
         case OperatorTransformation() | SideOutputTransformation():
             return (transformation,)
@@ -187,12 +187,12 @@ def producers_of(transformation: Transformation) -> tuple[ProducingTransformatio
 
 
 def united(streams: Sequence[Transformation]) -> Transformation:
-    """Return the rows of all of them."""
+    """Return the union of the streams."""
     return streams[0] if len(streams) == 1 else UnionTransformation(tuple(streams))
 
 
 def batch_type_of(transformation: Transformation) -> BatchType:
-    """Return what the rows are."""
+    """Return the type of the rows, as batches carry them."""
     match transformation:
         case OperatorTransformation():
             return transformation.output_type
@@ -207,7 +207,7 @@ def batch_type_of(transformation: Transformation) -> BatchType:
 
 
 def is_bounded(transformation: Transformation) -> bool:
-    """Return whether every source behind the stream has an end."""
+    """Return whether every source of the stream has an end."""
     pending, seen = [transformation], set[int]()
     while pending:
         for upstream in upstreams_of(pending.pop()):
@@ -221,7 +221,7 @@ def is_bounded(transformation: Transformation) -> bool:
 
 
 def operator_behind(transformation: Transformation) -> OperatorTransformation | None:
-    """Return the operator that made the stream, or None for a union, which several made."""
+    """Return the operator that made the stream, or None for a union, which has several."""
     match transformation:
         case OperatorTransformation():
             return transformation

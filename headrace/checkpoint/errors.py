@@ -2,29 +2,29 @@
 
 CheckpointError
 +- CheckpointStorageError      an operation on the storage failed
-|  +- PublicationUnknownError  while a snapshot was published: it may be complete or not
-|  +- SnapshotSubsumedError    the snapshot is not there any more
-+- CheckpointCorruptedError    a stored file is not what was written
-+- CheckpointExistsError       somebody else has published, or given up, this very checkpoint
+|  +- PublicationUnknownError  the same while a snapshot was published: it may be complete or not
+|  +- SnapshotSubsumedError    the snapshot was deleted
++- CheckpointCorruptedError    a stored file differs from the written one
++- CheckpointExistsError       another driver has published, or given up, this checkpoint
 +- CheckpointFencedError       a later driver has taken over
-+- SnapshotLeasedError         it is not deleted, because somebody reads it
++- SnapshotLeasedError         the snapshot is not deleted, because it is being read
 +- RecordNotTrustedError       a note or the record of a lineage was not sealed with this key
 +- MetadataError               the metadata of a snapshot cannot be used
 |  +- MetadataMissingError
 |  +- MetadataTruncatedError
 |  +- MetadataVersionError
 |  +- MetadataAuthenticationError
-|  +- SnapshotDrainedError     a savepoint of a job that was drained: nothing goes on from it
+|  +- SnapshotDrainedError     a savepoint of a drained job, from which no job can continue
 +- UnclaimedStateError         a snapshot has state of operators that the job does not have
 +- MaxParallelismError         keyed state was written for another number of key groups
 +- FinishedOperatorsError      operators that had finished are chained to others that are new or had not
 
 StateReadError                 the state of a running subtask cannot be read
-+- SubtaskNotReadableError     the subtask does not run, or not any more
-+- gateways.errors: StateReadTimeoutError  it has not come to it in time
-+- StateReadsBusyError         too many others read there
-+- StateKeyMismatchError       the keys that are asked for are not of the state's type, or too many
-+- StateNotShowableError       what it holds cannot be put into columns
++- SubtaskNotReadableError     the subtask does not run, or has ended
++- gateways.errors: StateReadTimeoutError  the subtask has not answered in time
++- StateReadsBusyError         too many other requests read the state of this subtask
++- StateKeyMismatchError       the requested keys do not have the state's key type, or are too many
++- StateNotShowableError       values of the state cannot be put into columns
 
 CheckpointFailureReason lists the reasons of failed checkpoints, and whether each counts against the tolerable failures.
 Source: Flink CheckpointFailureReason, CheckpointFailureManager.
@@ -42,12 +42,14 @@ _REMEDIES: Final = {
     errno.EDQUOT: "raise the quota, or set execution.checkpointing.dir to another place",
     errno.EACCES: "allow the user who runs driver and workers to read and write there",
     errno.EPERM: "allow the user who runs driver and workers to read and write there",
-    errno.EROFS: "set execution.checkpointing.dir to a place that can be written",
-    errno.ENOENT: "see whether it was deleted or moved, and whether every host sees the same folder",
-    errno.ENOTDIR: "name a folder, or a path where one can be made",
+    errno.EROFS: "set execution.checkpointing.dir to a writable place",
+    errno.ENOENT: "check whether it was deleted or moved, and whether every host sees the same folder",
+    errno.ENOTDIR: "name a folder, or a path where one can be created",
 }
-_MAKING: Final = ("make the folder", "publish")
-"""Operations that make missing folders themselves: a missing folder cannot be the reason of their failure."""
+MAKE_FOLDER: Final = "make the folder"
+PUBLISH: Final = "publish"
+_MAKING: Final = (MAKE_FOLDER, PUBLISH)
+"""Operations that make missing folders themselves: a missing folder cannot be the reason for their failure."""
 _NOT_MADE: Final = (
     "a folder of this path cannot be made: set execution.checkpointing.dir, or name a folder for the savepoint, where "
     "driver and workers can write"
@@ -55,10 +57,11 @@ _NOT_MADE: Final = (
 NEVER_COMPLETED: Final = "it was never completed, is still being written, or was deleted"
 """Explanation of a snapshot without metadata."""
 _FROM_COPY: Final = (
-    "put the file back from a copy, or restore another checkpoint: if it is older than what sinks have committed, the "
-    "start is refused until you allow output to be written twice"
+    "restore the file from a copy, or start from another checkpoint: if it is older than output that sinks have "
+    "committed, the start is refused until you allow output to be written twice with "
+    "headrace.state-recovery.repeat-output=true"
 )
-_REMEDY: Final = "see whether the storage is up and reachable from every host"
+_REMEDY: Final = "check that the storage is up and reachable from every host"
 
 
 class CheckpointError(HeadraceError):
@@ -68,7 +71,10 @@ class CheckpointError(HeadraceError):
 
 
 class CheckpointStorageError(CheckpointError):
-    """An operation on the checkpoint storage failed. `operation` is a verb: write, read, list, delete, publish."""
+    """Raised if an operation on the checkpoint storage failed.
+
+    `operation` is a verb: write, read, list, delete, publish.
+    """
 
     def __init__(self, operation: str, uri: str, reason: str, remedy: str = _REMEDY) -> None:
         super().__init__(f"checkpoint storage: cannot {operation} {uri}: {reason}; {remedy}")
@@ -77,7 +83,7 @@ class CheckpointStorageError(CheckpointError):
 
     @classmethod
     def of(cls, operation: str, uri: str, error: Exception) -> "CheckpointStorageError":
-        """Translate a file system's own exception."""
+        """Make the error from a file system's own exception."""
         number = getattr(error, "errno", None)
         if number is None and isinstance(error, FileNotFoundError):
             number = errno.ENOENT
@@ -89,31 +95,32 @@ class CheckpointStorageError(CheckpointError):
 
 
 class PublicationUnknownError(CheckpointStorageError):
-    """The storage failed while a snapshot was being published: it may be complete or not. Keep its files."""
+    """Raised if the storage failed while a snapshot was being published: it may be complete or not. Keep its files."""
 
     def __init__(self, uri: str, reason: str) -> None:
-        remedy = "its files stay, and the next start of the job finds out"
-        super().__init__("say whether it published", uri, reason, remedy)
+        remedy = "its files are kept, and the next start of the job finds out"
+        super().__init__("find out whether it published", uri, reason, remedy)
 
 
 class CheckpointCorruptedError(CheckpointError):
-    """A stored file differs from the file that was written: nothing of it was used."""
+    """Raised if a stored file differs from the file that was written: nothing of it was used."""
 
     recoverable = False
 
     def __init__(self, uri: str, what: str) -> None:
         super().__init__(
-            f"{uri or 'state within the metadata'} is damaged: {what}; put the file back from a copy. An older "
-            "checkpoint (`headrace checkpoint list` shows those that are kept) can be restored too, but output that "
-            "sinks have committed since then would be written twice, so that such a start is refused until you allow it"
+            f"{uri or 'state within the metadata'} is damaged: {what}; restore the file from a copy. You can also "
+            "start from an older checkpoint (`headrace checkpoint list` shows them), but output that sinks have "
+            "committed since then would be written twice, so such a start is refused until you allow it with "
+            "headrace.state-recovery.repeat-output=true"
         )
         self.uri = uri
 
 
 class SnapshotSubsumedError(CheckpointStorageError):
-    """A snapshot that existed was deleted: newer ones subsumed it, or somebody disposed of it.
+    """Raised if a snapshot was deleted, because newer ones subsumed it, or a user disposed of it.
 
-    `oldest_id`: of the checkpoints that still exist, or None. `missing_uri`: the file that was not found.
+    `oldest_id`: the oldest id of the checkpoints that still exist, or None. `missing_uri`: the file that was not found.
     """
 
     recoverable = False
@@ -127,7 +134,7 @@ class SnapshotSubsumedError(CheckpointStorageError):
         super().__init__(
             "read",
             missing_uri or uri,
-            f"the snapshot {uri} is gone: newer checkpoints have replaced it, or it was deleted",
+            f"the snapshot {uri} does not exist any more: newer checkpoints have replaced it, or it was deleted",
             remedy,
         )
         self.snapshot_uri = uri
@@ -135,14 +142,14 @@ class SnapshotSubsumedError(CheckpointStorageError):
 
 
 class SnapshotLeasedError(CheckpointError):
-    """A snapshot is not deleted, because somebody reads it. `expires_ms`: when the last lease ends, epoch ms."""
+    """Raised if a snapshot is not deleted because it is being read. `expires_ms`: end of the last lease, epoch ms."""
 
     domain, recoverable = ErrorDomain.USER, True
 
     def __init__(self, uri: str, holder: str, expires_ms: int, left_ms: int) -> None:
         super().__init__(
-            f"{uri} is being read by {holder}, whose lease ends in {left_ms / 1000:.0f} s unless it is renewed: "
-            "try again later, or end that query"
+            f"{uri} is being read by {holder}, whose lease ends in {left_ms / 1000:.0f} s unless renewed: try again "
+            "later, or end that query"
         )
         self.uri = uri
         self.holder = holder
@@ -150,27 +157,27 @@ class SnapshotLeasedError(CheckpointError):
 
 
 class RecordNotTrustedError(CheckpointError):
-    """A record was not written with this key, or was changed since: nothing of it was used."""
+    """Raised if a record was not written with this key, or was changed since: nothing of it was used."""
 
     recoverable = False
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(
-            f"{place} is not to be trusted: {reason}. Its author could have files deleted, or moved to other places; "
-            "check who may write in that folder"
+            f"{place} cannot be trusted: {reason}. Its author could make Headrace delete or move files; check who "
+            "has write access to that folder"
         )
         self.place = place
         self.reason = reason
 
 
 class MetadataError(CheckpointError):
-    """The metadata of a snapshot cannot be used."""
+    """Raised if the metadata of a snapshot cannot be used."""
 
     recoverable = False
 
 
 class MetadataMissingError(MetadataError):
-    """No snapshot is at this place."""
+    """Raised if there is no snapshot at this place."""
 
     domain = ErrorDomain.USER
 
@@ -183,62 +190,62 @@ class MetadataMissingError(MetadataError):
 
 
 class MetadataTruncatedError(MetadataError):
-    """The end of a metadata file is missing, or the file is no metadata."""
+    """Raised if the end of a metadata file is missing, or the file is not metadata."""
 
     def __init__(self, uri: str, what: str) -> None:
-        super().__init__(f"the metadata {uri} is not whole: {what}; {_FROM_COPY}")
+        super().__init__(f"the metadata {uri} is incomplete: {what}; {_FROM_COPY}")
         self.uri = uri
 
 
 class MetadataVersionError(MetadataError):
-    """A metadata file was written by a version that this one does not know."""
+    """Raised if a metadata file has a version that is not supported."""
 
     def __init__(self, uri: str, found: object, known: tuple[int, ...]) -> None:
         versions = ", ".join(map(str, known))
         super().__init__(
-            f"the metadata {uri} has version {found!r}, and known are {versions}: "
+            f"the metadata {uri} has version {found!r}, but only {versions} are supported: "
             "use the version of Headrace that wrote it, or a newer one"
         )
         self.found = found
 
 
 class MetadataAuthenticationError(MetadataError):
-    """A metadata file was not written with this cluster's key, or was changed since."""
+    """Raised if a metadata file was not written with this cluster's key, or was changed since."""
 
     def __init__(self, uri: str, reason: str, remedy: str = _FROM_COPY) -> None:
-        super().__init__(f"the metadata {uri} is not to be trusted: {reason}; {remedy}")
+        super().__init__(f"the metadata {uri} cannot be trusted: {reason}; {remedy}")
         self.uri = uri
 
 
 class SnapshotDrainedError(MetadataError):
-    """A savepoint was taken when event time had ended: nothing can go on from it."""
+    """Raised if a savepoint was taken after event time had ended: no job can continue from it."""
 
     domain = ErrorDomain.USER
 
     def __init__(self, uri: str) -> None:
         super().__init__(
             f"the savepoint {uri} was taken with --drain: its job has ended its input, and all windows and timers have "
-            "fired, so that no job can go on from it; restore one that was taken without --drain"
+            "fired, so no job can continue from it: restore one that was taken without --drain"
         )
         self.uri = uri
 
 
 class UnclaimedStateError(CheckpointError):
-    """A snapshot has state of operators that the job does not have."""
+    """Raised if a snapshot has state of operators that the job does not have."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, checkpoint_id: int, unclaimed: Sequence[str], known: Sequence[str]) -> None:
         super().__init__(
-            f"snapshot {checkpoint_id} has state that no operator of this job claims: {', '.join(unclaimed)}; give the "
-            "operators the uids they had, or leave that state behind with --allow-non-restored-state "
+            f"snapshot {checkpoint_id} has state of operators that this job does not have: {', '.join(unclaimed)}; "
+            "give the operators their old uids, or drop that state with --allow-non-restored-state "
             f"(the job has {', '.join(known)})"
         )
         self.unclaimed = tuple(unclaimed)
 
 
 class MaxParallelismError(CheckpointError):
-    """Keyed state was written for another number of key groups."""
+    """Raised if keyed state was written for another number of key groups."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -246,18 +253,18 @@ class MaxParallelismError(CheckpointError):
         self, operator: str, restored: int, parallelism: int, max_parallelism: int
     ) -> None:
         remedy = (
-            f"it cannot run with parallelism {parallelism}: take at most {restored}"
+            f"it cannot run with parallelism {parallelism}: use at most {restored}"
             if parallelism > restored
             else f"it cannot have {max_parallelism}: set its max parallelism to {restored}, or leave it unset"
         )
         super().__init__(
-            f"the state of operator {operator} lies in {restored} key groups (its max parallelism), so {remedy}"
+            f"the state of operator {operator} is in {restored} key groups (its max parallelism), so {remedy}"
         )
         self.restored = restored
 
 
 class FinishedOperatorsError(CheckpointError):
-    """Operators that had finished are chained to others that are new or had not."""
+    """Raised if operators that had finished are chained to others that are new or had not finished."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -269,7 +276,7 @@ class FinishedOperatorsError(CheckpointError):
 
 
 class CheckpointExistsError(CheckpointError):
-    """Another driver has published, or given up, this very checkpoint: this one must not publish it."""
+    """Raised if another driver has published, or given up, this checkpoint: this driver must not publish it."""
 
     recoverable = False
 
@@ -279,9 +286,9 @@ class CheckpointExistsError(CheckpointError):
 
 
 class CheckpointFencedError(CheckpointError):
-    """A later driver of the same lineage has taken over; this one must not publish anything any more.
+    """Raised if a later driver of the same lineage has taken over; this driver must publish nothing any more.
 
-    `newer_epoch` is 0 if the lineage's record is gone, because its job has ended.
+    `newer_epoch` is 0 if the lineage's record was deleted, because its job has ended.
     """
 
     recoverable = False
@@ -290,26 +297,27 @@ class CheckpointFencedError(CheckpointError):
         why = (
             f"a later one with epoch {newer_epoch} has taken over: its checkpoints count"
             if newer_epoch
-            else "the lineage's record is gone: a later driver has ended the job"
+            else "the lineage's record was deleted: a later driver has ended the job"
         )
         super().__init__(
-            f"this driver has epoch {own_epoch} of lineage {lineage}, and {why}; this job must stop"
+            f"this driver has epoch {own_epoch} of lineage {lineage}, but {why}: this job must stop"
         )
         self.newer_epoch = newer_epoch
 
 
 class StateReadError(HeadraceError):
-    """The state of a running subtask cannot be read. The job itself is not affected."""
+    """Raised if the state of a running subtask cannot be read. The job itself is not affected."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
 
 class SubtaskNotReadableError(StateReadError):
-    """The subtask does not run, or has ended meanwhile: ask again when it runs, or read the last checkpoint."""
+    """Raised if the subtask does not run, or has ended: try again when it runs, or read the last checkpoint."""
 
     def __init__(self, subtask: str, reason: str) -> None:
         super().__init__(
-            f"the state of {subtask} cannot be read, as {reason}: ask again once the job is RUNNING, or read its last "
+            f"the state of {subtask} cannot be read, because {reason}: try again once the job is RUNNING, or read "
+            "its last "
             "checkpoint"
         )
         self.subtask = subtask
@@ -317,17 +325,17 @@ class SubtaskNotReadableError(StateReadError):
 
 
 class StateReadsBusyError(StateReadError):
-    """Too many read the state of one subtask at once."""
+    """Raised if too many clients read the state of one subtask at the same time."""
 
     def __init__(self, read_count: int) -> None:
         super().__init__(
-            f"{read_count} others read the state of this subtask: ask again when they are done"
+            f"{read_count} other requests read the state of this subtask: try again when they are done"
         )
         self.read_count = read_count
 
 
 class StateKeyMismatchError(StateReadError):
-    """Rows cannot be found by the given keys, which must have the type of the column `key`."""
+    """Raised if rows cannot be found by the given keys, which must have the type of the column `key`."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -338,7 +346,7 @@ class StateKeyMismatchError(StateReadError):
 
 
 class StateNotShowableError(StateReadError):
-    """A value is not what its type says, or cannot be pickled: no checkpoint could store it either."""
+    """Raised if a value does not fit its type, or cannot be pickled: no checkpoint could store it either."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -376,12 +384,12 @@ class CheckpointFailureReason(enum.Enum):
 
     @property
     def is_counted(self) -> bool:
-        """Whether it counts towards `execution.checkpointing.tolerable-failed-checkpoints`."""
+        """Return whether it counts towards `execution.checkpointing.tolerable-failed-checkpoints`."""
         return self in _COUNTED
 
     @property
     def is_told(self) -> bool:
-        """Whether the user is told of a checkpoint that failed for this reason, as the user may have to act."""
+        """Return whether the user is told about a failure for this reason, because the user may have to act."""
         return self.is_counted or self is CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
 
 

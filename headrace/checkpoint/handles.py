@@ -5,12 +5,12 @@ the columns of each table. Handles are frozen values, sent over the control plan
 metadata. Source: Flink TaskStateSnapshot, OperatorSubtaskState, KeyedStateHandle, StreamStateHandle.
 
 Chunks of in-flight data hold the records that one subtask had of one channel: as its receiver (queued there) or as its
-sender (overtaken there). After rescaling, the chunks of senders are distributed among the new senders, who send each
-row to its present receiver. The chunks of receivers go to the receivers that may own their rows:
+sender (overtaken there). After rescaling, the chunks of senders are distributed among the new senders, which send each
+row to its current receiver. The chunks of receivers go to the receivers that may own their rows:
 
     rows sent by key (HASH)             the subtasks whose key groups overlap those of the old one; each keeps its own
     others (REBALANCE, SHUFFLE)         in turn: any subtask may process any row
-    others (GLOBAL)                     in turn as well: only subtask 0 had any, and is the first in turn
+    others (GLOBAL)                     in turn as well: only subtask 0 had rows, and is the first in turn
 
 On all other edges barriers do not overtake records, so that there is no in-flight data to store.
 Source: Flink SubtaskStateMapper, StreamPartitioner.getDownstreamSubtaskStateMapper.
@@ -28,9 +28,9 @@ from headrace.core.key_groups import key_group_range
 
 
 class StateFile(msgspec.Struct, frozen=True):
-    """An immutable piece of state: the file at `uri`, or `content` itself where that is small (then `uri` is empty).
+    """An immutable piece of state: the file at `uri`, or `content` itself if that is small (then `uri` is empty).
 
-    `digest`: BLAKE2b-128 of the content, checked before anything of it is used.
+    `digest`: BLAKE2b-128 of the content, checked before the content is used.
     """
 
     uri: str
@@ -38,11 +38,11 @@ class StateFile(msgspec.Struct, frozen=True):
     size_bytes: int
     digest: bytes
     is_shared: bool = False
-    """Whether the file lies among those that several checkpoints may refer to."""
+    """True if the file is among those to which several checkpoints may refer."""
 
 
 NO_FILE: Final = StateFile("", b"", 0, b"")
-"""File of chunks whose attributes are their whole content."""
+"""File of chunks that consist only of attributes."""
 
 
 class StateTable(enum.Enum):
@@ -53,7 +53,7 @@ class StateTable(enum.Enum):
     COLUMNAR = "columnar"
     """Keyed state of a vectorised operator, in columns of its own."""
     NATIVE = "native"
-    """Files of a state backend in its own format; no rows for others to read."""
+    """Files of a state backend in its own format; their rows cannot be read elsewhere."""
     OPERATOR = "operator_state"
     SPLITS = "source_splits"
     ITEMS = "items"
@@ -71,17 +71,19 @@ class OperatorStateMode(enum.Enum):
 
 
 ITEM_COUNT: Final = "item_count"
-"""Attribute of OPERATOR and SPLITS chunks: how many items there are (rows), the units of redistribution."""
+"""Attribute of OPERATOR and SPLITS chunks: the number of items, the units of redistribution, as rows."""
 ITEM_MODE: Final = "mode"
 """Attribute of OPERATOR, SPLITS and ITEMS chunks: the name of an OperatorStateMode; absent: SPLIT."""
 ITEM_RANGE: Final = "item_range"
-"""Attribute of assigned chunks: `start:stop`, the items that are the subtask's own; absent: all."""
+"""Attribute of assigned chunks: `start:stop`, the subtask's own items; absent: all."""
 EXPIRED_ROWS: Final = "expired_rows"
-"""Attribute of KEYED chunks of states with a time to live: rows whose time was over, and that are kept nevertheless
-until they are cleaned away. Absent: none, or nobody counted."""
+"""Attribute of KEYED chunks of states with a time to live: the number of expired rows that are not cleaned up yet.
+Absent: none, or not counted.
+"""
 EXPIRED_UNTIL: Final = "expired_until_ms"
-"""Attribute of KEYED chunks of states with a time to live: rows that were accessed last then (epoch ms) or before had
-expired when they were stored. Absent: nobody knows."""
+"""Attribute of KEYED chunks of states with a time to live: rows last accessed at this time (epoch ms) or before had
+expired when they were stored. Absent: not known.
+"""
 WATERMARK: Final = "watermark"
 """Attribute of WATERMARKS chunks, which have no rows: the operator's event time, epoch ms."""
 OUTPUT_WATERMARK: Final = "output_watermark"
@@ -91,8 +93,8 @@ OUTPUT_WATERMARK: Final = "output_watermark"
 class StateChunk(msgspec.Struct, frozen=True):
     """One table of one state of one operator's subtask, or part of it.
 
-    `key_groups`: first and last key group that rows belong to (keyed tables), or None. `attributes`: what a reader must
-    know of the rows (kind, declared type, mode, edge …); keys are fixed by who writes the table.
+    `key_groups`: first and last key group that rows belong to (keyed tables), or None. `attributes`: facts that a
+    reader of the rows needs (kind, declared type, mode, edge …); the writer of the table defines the keys.
     """
 
     table: StateTable
@@ -104,7 +106,7 @@ class StateChunk(msgspec.Struct, frozen=True):
 
 
 def row_count_of(chunks: Iterable[StateChunk]) -> int | None:
-    """Return the number of rows of chunks, or None where some are a backend's own files, which do not tell it."""
+    """Return the number of rows of chunks, or None if some are a backend's own files, whose rows are not counted."""
     given = list(chunks)
     if any(chunk.table is StateTable.NATIVE for chunk in given):
         return None
@@ -112,9 +114,9 @@ def row_count_of(chunks: Iterable[StateChunk]) -> int | None:
 
 
 class Committable(msgspec.Struct, frozen=True):
-    """An effect on the outside that is prepared and not yet visible. `content` is the sink's own encoding.
+    """A prepared effect on an external system that is not visible yet. `content` is the sink's own encoding.
 
-    `key`: unique for ever (a UUID's hex), so that what was sent twice counts once.
+    `key`: globally unique (a UUID's hex), so that duplicates count once.
     """
 
     key: str
@@ -122,25 +124,28 @@ class Committable(msgspec.Struct, frozen=True):
 
 
 class OperatorSubtaskState(msgspec.Struct, frozen=True):
-    """State of one operator of one subtask in a checkpoint. `committables`: all not yet known to be decided."""
+    """State of one operator of one subtask in a checkpoint.
+
+    `committables`: all that are not known to be committed or discarded.
+    """
 
     chunks: tuple[StateChunk, ...] = ()
     committables: tuple[Committable, ...] = ()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all chunks, those of older checkpoints included."""
+        """Return the bytes of all chunks, including those of older checkpoints."""
         return sum(chunk.file.size_bytes for chunk in self.chunks)
 
 
 class TaskStateSnapshot(msgspec.Struct, frozen=True):
-    """One subtask's part of a checkpoint. `is_finished`: its operators had finished; there is no state to come."""
+    """One subtask's part of a checkpoint. `is_finished`: its operators had finished, and no state will follow."""
 
     operators: dict[OperatorId, OperatorSubtaskState] = {}
     is_finished: bool = False
 
     def files(self) -> Iterator[StateFile]:
-        """Every file that it refers to."""
+        """Yield every file to which it refers."""
         for state in self.operators.values():
             for chunk in state.chunks:
                 yield chunk.file
@@ -150,7 +155,8 @@ class CheckpointMetrics(msgspec.Struct, frozen=True):
     """Measurements of a subtask's part in a checkpoint. Durations in ms.
 
     `start_delay_ms`: from the trigger to the first barrier. `alignment_ms`: from the first to the last barrier.
-    `processed_bytes`: of buffers that were processed meanwhile. `in_flight_bytes`: of those that were stored instead.
+    `processed_bytes`: size of the buffers that were processed meanwhile. `in_flight_bytes`: size of those that were
+    stored instead.
     Source: Flink CheckpointMetrics.
     """
 
@@ -176,9 +182,9 @@ class SubtaskPhase(enum.Enum):
 class CheckpointProgress(msgspec.Struct, frozen=True):
     """Progress of a subtask with a checkpoint.
 
-    `missing`: the producers of up to eight channels on which its barrier has not arrived. `elapsed_ms`: since the first
-    barrier came, or since the state was frozen. `queued_bytes`: bytes that wait in its inputs. `occupation`: BUSY, IDLE
-    or BACKPRESSURED, as of now.
+    `missing`: the producers of up to eight channels on which its barrier has not arrived. `elapsed_ms`: time since the
+    first barrier arrived, or since the state was frozen. `queued_bytes`: bytes that wait in its inputs. `occupation`:
+    whether it is now BUSY, IDLE or BACKPRESSURED.
     """
 
     phase: SubtaskPhase
@@ -191,7 +197,7 @@ class CheckpointProgress(msgspec.Struct, frozen=True):
 
 
 class SubtaskRestore(msgspec.Struct, frozen=True):
-    """State that one subtask starts from: the restored checkpoint's id and, by operator, its chunks.
+    """State from which one subtask starts: the restored checkpoint's id and, by operator, its chunks.
 
     A chunk may hold more key groups or items than the subtask's own: on restore it takes only its own.
     """
@@ -201,7 +207,7 @@ class SubtaskRestore(msgspec.Struct, frozen=True):
     is_finished: bool = False
 
     def state_of(self, operator_id: OperatorId) -> OperatorSubtaskState:
-        """Return the operator's state; an empty one where there is none."""
+        """Return the operator's state; an empty one if there is none."""
         return self.operators.get(operator_id, _EMPTY)
 
 
@@ -209,7 +215,7 @@ _EMPTY = OperatorSubtaskState()
 
 
 class ChannelRole(enum.Enum):
-    """End of a channel whose part a chunk is: the receiver's (INPUT) or the sender's (OUTPUT)."""
+    """End of a channel to which a chunk belongs: the receiver (INPUT) or the sender (OUTPUT)."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -225,8 +231,8 @@ class ReceiverMapping(enum.Enum):
 class ChannelPart(msgspec.Struct, frozen=True):
     """The attributes of a chunk of StateTable.CHANNELS.
 
-    `edge`: the id of its data set, in hex, which is the same in every attempt and after every restart. `part` numbers
-    the chunks of one channel, in the order in which their rows are read.
+    `edge`: the id of the channel's data set, in hex, which is the same in every attempt and after every restart. `part`
+    numbers the chunks of one channel, in the order in which their rows are read.
     """
 
     role: ChannelRole
@@ -236,7 +242,7 @@ class ChannelPart(msgspec.Struct, frozen=True):
     sender_count: int
     receiver_count: int
     max_parallelism: int
-    """Of the receivers."""
+    """Max parallelism of the receivers."""
     mapping: ReceiverMapping
     part: int = 0
 
@@ -247,21 +253,21 @@ class ChannelPart(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, chunk: StateChunk) -> Self:
-        """Read the attributes of a chunk. MetadataError."""
+        """Read the attributes of a chunk. Raises MetadataError."""
         try:
             return msgspec.convert(chunk.attributes, cls, strict=False)
         except msgspec.ValidationError as error:
             raise MetadataError(
-                f"the snapshot has data in flight that cannot be placed: {error}"
+                f"the snapshot has in-flight data that cannot be assigned to a channel: {error}"
             ) from error
 
     def attributes(self) -> dict[str, str]:
-        """Return what a chunk says of itself."""
+        """Return the attributes of the chunk."""
         plain = msgspec.to_builtins(self)
         return {key: str(value) for key, value in plain.items()}
 
     def concerns(self, index: int, parallelism: int) -> bool:
-        """Whether it is for today's subtask `index` of `parallelism`: receivers of an INPUT, senders of an OUTPUT."""
+        """Return whether it is for today's subtask `index` of `parallelism`: INPUT by receiver, OUTPUT by sender."""
         if self.role is ChannelRole.OUTPUT:
             return self.sender % parallelism == index
         if self.receiver_count == parallelism:
@@ -276,7 +282,7 @@ class ChannelPart(msgspec.Struct, frozen=True):
 
 
 def concerns_subtask(chunk: StateChunk, index: int, parallelism: int) -> bool:
-    """Whether a chunk is data in flight that today's subtask `index` of its operator begins with. MetadataError."""
+    """Return whether a chunk is in-flight data for the current subtask `index` of its operator. MetadataError."""
     if chunk.table is not StateTable.CHANNELS:
         return False
     return ChannelPart.of(chunk).concerns(index, parallelism)

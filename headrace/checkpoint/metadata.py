@@ -21,8 +21,8 @@ from headrace.core.ids import JobId, OperatorId
 class OperatorSnapshot(msgspec.Struct, frozen=True):
     """State of one operator in a checkpoint.
 
-    `subtasks`: by index; those in `finished_subtasks` have at most committables. `coordinator_state`: state of the
-    operator's coordinator in the JobMaster, None where it has none.
+    `subtasks`: states by subtask index; those in `finished_subtasks` have at most committables. `coordinator_state`:
+    state of the operator's coordinator in the JobMaster, or None.
     """
 
     operator_id: OperatorId
@@ -36,12 +36,12 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether all its subtasks had finished."""
+        """Return whether all its subtasks had finished."""
         return len(self.finished_subtasks) == self.parallelism
 
     @property
     def has_state(self) -> bool:
-        """Whether it has state besides event time, which the operators behind it know too."""
+        """Return whether it has state other than event time, which the operators behind it know too."""
         return self.coordinator_state is not None or any(
             state.committables
             or any(chunk.table is not StateTable.WATERMARKS for chunk in state.chunks)
@@ -50,25 +50,25 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def row_count(self) -> int | None:
-        """Return the rows of all chunks, or None where it is not known."""
+        """Return the number of rows of all chunks, or None if it is not known."""
         return row_count_of(chunk for state in self.subtasks.values() for chunk in state.chunks)
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all chunks, older checkpoints' included, and of the coordinator's state."""
+        """Return the bytes of all chunks, including older checkpoints', and of the coordinator's state."""
         return len(self.coordinator_state or b"") + sum(
             state.size_bytes for state in self.subtasks.values()
         )
 
     @property
     def title(self) -> str:
-        """Return the operator's title for messages: name and uid, or id where it has no uid."""
+        """Return the operator's title for messages: name and uid, or id if it has no uid."""
         known_by = f"uid '{self.uid}'" if self.uid else f"id {self.operator_id}, no uid"
         return f"'{self.name}' ({known_by})"
 
 
 class PendingCommit(msgspec.Struct, frozen=True):
-    """Prepared output of an earlier checkpoint whose commit was not known to be done: its original id is its key."""
+    """Prepared output of an earlier checkpoint that may not be committed yet; its key has the original id."""
 
     checkpoint_id: int
     operator_id: OperatorId
@@ -107,8 +107,8 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     """A consistent cut through a job. `timestamp_ms`: wall clock of its trigger.
 
     `lineage`: hex digits that stay the same over restarts for as long as state is carried forward; ids never repeat
-    within it. `epoch`: which start of a driver within the lineage took it. `edit`: its difference from the
-    snapshot of a job, whose id and lineage it has; None if there is none.
+    within it. `epoch`: number of the driver's start within the lineage. `edit`: its difference from the snapshot of a
+    job with the same id and lineage; None if it was not edited.
     """
 
     checkpoint_id: int
@@ -124,16 +124,16 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
     @property
     def is_drained(self) -> bool:
-        """Whether event time had ended: nothing can go on from it."""
+        """Return whether event time had ended, so that no job can continue from it."""
         return self.kind.is_drained
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all state, files of older checkpoints included."""
+        """Return the bytes of all state, including files of older checkpoints."""
         return sum(operator.size_bytes for operator in self.operators)
 
     def without_channel_state(self) -> "CheckpointMetadata":
-        """Return the same state without the records in flight, which are lost."""
+        """Return the same state without in-flight records, which are lost."""
         return self._with_states(
             lambda state: msgspec.structs.replace(
                 state,
@@ -159,7 +159,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, operators=operators)
 
     def files(self) -> Iterator[StateFile]:
-        """Yield every stored file that it refers to, without content inside the metadata."""
+        """Yield every stored file to which it refers, without content inside the metadata."""
         for operator in self.operators:
             for state in operator.subtasks.values():
                 for chunk in state.chunks:
@@ -168,9 +168,9 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
 
 
 class CompletedCheckpoint(msgspec.Struct, frozen=True):
-    """A published checkpoint or savepoint, and the folder that its metadata lies in (empty: the driver's memory).
+    """A published checkpoint or savepoint, and the folder of its metadata (empty: the driver's memory).
 
-    `metadata_bytes`: size of the file of its metadata, 0 where there is none.
+    `metadata_bytes`: size of its metadata file, 0 if there is none.
     """
 
     metadata: CheckpointMetadata
@@ -179,5 +179,5 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
 
     @property
     def checkpoint_id(self) -> int:
-        """Return the id in the metadata."""
+        """Return the id from the metadata."""
         return self.metadata.checkpoint_id

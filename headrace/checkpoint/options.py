@@ -15,7 +15,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 class CheckpointingMode(enum.Enum):
-    """Guarantees of a checkpoint for records in flight."""
+    """Guarantees of a checkpoint for in-flight records."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -33,7 +33,7 @@ class CheckpointStorageKind(enum.Enum):
     """Kinds of places in which checkpoints are stored."""
 
     JOBMANAGER = 0
-    """The memory of the driver: checkpoints do not outlive it."""
+    """The memory of the driver: checkpoints are lost when it ends."""
     FILESYSTEM = 1
 
 
@@ -41,9 +41,9 @@ class ClaimMode(enum.Enum):
     """Owners of a snapshot from which a job was started. Source: Flink RecoveryClaimMode."""
 
     NO_CLAIM = 0
-    """Its maker: the job never deletes it, and does not need it after its own first full checkpoint."""
+    """The user: the job never deletes the snapshot, and does not need it after its own first full checkpoint."""
     CLAIM = 1
-    """The job: it is deleted as the job's own checkpoints are."""
+    """The job: it deletes the snapshot like its own checkpoints."""
 
 
 class StateBackendType(enum.Enum):
@@ -63,7 +63,7 @@ class TimerServiceFactory(enum.Enum):
 _P: Final = "execution.checkpointing."
 _R: Final = "execution.state-recovery."
 LEAST_INTERVAL: Final = timedelta(milliseconds=10)
-"""Least interval and timeout of checkpoints, as in Flink."""
+"""Minimum interval and timeout of checkpoints, as in Flink."""
 
 INTERVAL: Final = ConfigOption(
     _P + "interval", timedelta, timedelta(milliseconds=-1),
@@ -79,14 +79,14 @@ TIMEOUT: Final = ConfigOption(
     "Time after which a checkpoint that is not complete is aborted, at least 10 ms.", least=LEAST_INTERVAL,
 )  # fmt: skip
 MIN_PAUSE: Final = ConfigOption(
-    _P + "min-pause", timedelta, timedelta(0), "Least time between the end of a checkpoint and the start of the next.",
+    _P + "min-pause", timedelta, timedelta(0), "Minimum time from the end of a checkpoint to the start of the next.",
 )  # fmt: skip
 MAX_CONCURRENT: Final = ConfigOption(
-    _P + "max-concurrent-checkpoints", int, 1, "How many checkpoints may be in progress at the same time.",
+    _P + "max-concurrent-checkpoints", int, 1, "Maximum number of checkpoints that are in progress at the same time.",
 )  # fmt: skip
 TOLERABLE_FAILURES: Final = ConfigOption(
     _P + "tolerable-failed-checkpoints", int, 0,
-    "Failed checkpoints in a row that a job tolerates; one more fails it.",
+    "Number of failed checkpoints in a row that a job tolerates; one more fails it.",
 )  # fmt: skip
 RETENTION: Final = ConfigOption(
     _P + "externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS",
@@ -97,7 +97,7 @@ RETENTION: Final = ConfigOption(
 )  # fmt: skip
 UNALIGNED: Final = ConfigOption(
     _P + "unaligned.enabled", bool, False,
-    "Whether checkpoints may be unaligned: barriers overtake records in flight, which become part of the checkpoint.",
+    "Whether checkpoints may be unaligned: barriers overtake in-flight records, which become part of the checkpoint.",
     deprecated_keys=(_P + "unaligned",),
 )  # fmt: skip
 FORCE_UNALIGNED: Final = ConfigOption(
@@ -113,7 +113,7 @@ ALIGNED_TIMEOUT: Final = ConfigOption(
 )  # fmt: skip
 INTERRUPTIBLE_TIMERS: Final = ConfigOption(
     _P + "unaligned.interruptible-timers.enabled", bool, False,
-    "Whether a barrier that overtakes may come between the timers of one watermark.",
+    "Whether an overtaking barrier may be handled between the timers of one watermark.",
 )  # fmt: skip
 AFTER_TASKS_FINISH: Final = ConfigOption(
     _P + "checkpoints-after-tasks-finish", bool, True,
@@ -127,20 +127,20 @@ INTERVAL_DURING_BACKLOG: Final = ConfigOption(
 )  # fmt: skip
 INCREMENTAL: Final = ConfigOption(
     _P + "incremental", bool, False,
-    "Whether a checkpoint reuses files of earlier ones, where the state backend can.",
+    "Whether a checkpoint reuses files of earlier ones, if the state backend supports it.",
     deprecated_keys=("state.backend.incremental",),
 )  # fmt: skip
 
 STORAGE: Final = ConfigOption(
     _P + "storage", str, "",
     "JOBMANAGER keeps checkpoints in the driver's memory, FILESYSTEM below `execution.checkpointing.dir`. Unset: "
-    "FILESYSTEM where that is set.",
+    "FILESYSTEM if that is set.",
     deprecated_keys=("state.checkpoint-storage",),
     choices=tuple(CheckpointStorageKind.__members__),
 )  # fmt: skip
 CHECKPOINT_DIRECTORY: Final = ConfigOption(
     _P + "dir", str, "",
-    "Where checkpoints go: a folder, or a URI of a file system that pyarrow knows.",
+    "Folder of checkpoints, or a URI of a file system that pyarrow knows.",
     deprecated_keys=("state.checkpoints.dir",),
 )  # fmt: skip
 SAVEPOINT_DIRECTORY: Final = ConfigOption(
@@ -153,12 +153,12 @@ CREATE_SUBDIR: Final = ConfigOption(
     deprecated_keys=("state.checkpoints.create-subdir",),
 )  # fmt: skip
 NUM_RETAINED: Final = ConfigOption(
-    _P + "num-retained", int, 1, "How many completed checkpoints are kept, at least 1.",
+    _P + "num-retained", int, 1, "Number of completed checkpoints that are kept, at least 1.",
     deprecated_keys=("state.checkpoints.num-retained",), least=1,
 )  # fmt: skip
 DATA_INLINE_THRESHOLD: Final = ConfigOption(
     _P + "data-inline-threshold", SizeBytes, SizeBytes(20 << 10),
-    "State smaller than this lies within the metadata instead of a file of its own; at most 1mb.",
+    "State smaller than this is stored within the metadata instead of in a file of its own; at most 1mb.",
     deprecated_keys=("state.storage.fs.memory-threshold",), most=SizeBytes(1 << 20),
 )  # fmt: skip
 PARALLEL_CLEANER: Final = ConfigOption(
@@ -172,21 +172,21 @@ RECOVERY_PATH: Final = ConfigOption(
 )  # fmt: skip
 LOCAL_BACKUP: Final = ConfigOption(
     _P + "local-backup.enabled", bool, False,
-    "Whether TaskManagers keep copies of the state that they write on their own disks.",
+    "Whether TaskManagers keep copies of written state on their own disks.",
     deprecated_keys=("state.backend.local-recovery",),
 )  # fmt: skip
 LOCAL_BACKUP_SIZE: Final = ConfigOption(
     "headrace.checkpoint.local-backup-size", SizeBytes, SizeBytes(4 << 30),
-    "Bytes of such copies that a TaskManager keeps at most.",
+    "Maximum total size of these copies on a TaskManager.",
 )  # fmt: skip
 RECOVERY_FROM_LOCAL: Final = ConfigOption(
     _R + "from-local", bool, False,
-    "Whether a restore reads such copies where they exist, instead of the checkpoint storage.",
+    "Whether a restore reads these local copies, if they exist, instead of the checkpoint storage.",
 )  # fmt: skip
 RECOVERY_CLAIM_MODE: Final = ConfigOption(
     _R + "claim-mode", str, "NO_CLAIM",
-    "Whether the snapshot that a job starts from belongs to the job from then on, which deletes it when it is not "
-    "needed any longer (CLAIM), or is left alone (NO_CLAIM).",
+    "CLAIM: the job owns the snapshot from which it starts, and deletes it when it is no longer needed; NO_CLAIM: "
+    "the snapshot stays the user's.",
     deprecated_keys=("execution.savepoint-restore-mode",),
     choices=tuple(ClaimMode.__members__),
 )  # fmt: skip
@@ -197,78 +197,80 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
 )  # fmt: skip
 WITHOUT_CHANNEL_STATE: Final = ConfigOption(
     _R + "without-channel-state.checkpoint-id", int, -1,
-    "The id of an unaligned checkpoint whose records in flight are left out when it is restored: they are lost. A last "
-    "resort where they cannot be read, or cannot be processed.",
+    "The id of an unaligned checkpoint whose in-flight records are dropped when it is restored. A last resort if "
+    "they cannot be read or processed.",
 )  # fmt: skip
 FORK: Final = ConfigOption(
     "headrace.state-recovery.fork", bool, False,
-    "Whether the job that made the snapshot goes on by itself: this job is then another one with the same state, and "
-    "leaves output that was prepared but not committed to the other.",
+    "Whether the job that made the snapshot keeps running: this job is then a copy with the same state, and does not "
+    "commit the prepared output, which belongs to the other job.",
 )  # fmt: skip
 SHARED_FILES: Final = ConfigOption(
     "headrace.security.shared-files", bool, False,
     "Whether folders of checkpoints and savepoints, and those in which output waits for its commit, have the "
-    "permissions that the umask of their process leaves. false: on local file systems only their owner may enter them, "
-    "so that driver and TaskManagers must run as one user.",
+    "permissions given by the umask of their process. false: on local file systems only their owner may access them, "
+    "so driver and TaskManagers must run as the same user.",
 )  # fmt: skip
 REPEAT_OUTPUT: Final = ConfigOption(
     "headrace.state-recovery.repeat-output", bool, False,
-    "Whether a job may start from a snapshot that is older than output which its sinks have committed: what they were "
-    "given since then is written a second time. false: refused.",
+    "Whether a job may start from a snapshot that is older than output which its sinks have committed: newer records "
+    "are then written a second time. false: such a start is refused.",
 )  # fmt: skip
 RESTORE_WATERMARKS: Final = ConfigOption(
     "headrace.checkpoint.restore-watermarks", bool, True,
-    "Whether event time goes on where it was, so that what was late stays late; false: it begins anew, as in Flink.",
+    "Whether event time continues from the snapshot, so that late records stay late; false: it begins anew, as in "
+    "Flink.",
 )  # fmt: skip
 KEY_FILE: Final = ConfigOption(
     "headrace.checkpoint.key-file", str, "",
-    "The key that metadata of checkpoints is authenticated with: a file with 64 hexadecimal digits, readable by its "
-    "owner alone, made where it is not there. Unset: `.headrace/checkpoint-key` in the user's own folder.",
+    "File with the key that authenticates the metadata of checkpoints: 64 hexadecimal digits, readable by its owner "
+    "alone; created if it does not exist. Unset: `.headrace/checkpoint-key` in the user's own folder.",
 )  # fmt: skip
 
 STATE_BACKEND_TYPE: Final = ConfigOption(
     "state.backend.type", str, "hashmap",
-    "Where keyed state lives while a job runs: `hashmap` in memory, `rocksdb` on the workers' disks.",
+    "Storage of keyed state while a job runs: `hashmap` in memory, `rocksdb` on the workers' disks.",
     deprecated_keys=("state.backend",),
     choices=("hashmap", "rocksdb"),
 )  # fmt: skip
 ROCKSDB_MEMORY: Final = ConfigOption(
     "state.backend.rocksdb.memory.fixed-per-slot", SizeBytes, SizeBytes(128 << 20),
     "Memory of all RocksDB databases of a TaskManager together: block cache, with indexes and filters, and write "
-    "buffers; at least 8mb. Flushing and compacting take some more. Unset: the managed memory, where "
-    "`taskmanager.memory.process.size`, `.flink.size` or `.managed.size` says how much there is.",
+    "buffers; at least 8mb. Flushing and compacting take some more. Unset: the managed memory, if "
+    "`taskmanager.memory.process.size`, `.flink.size` or `.managed.size` is set.",
     least=SizeBytes(8 << 20),
 )  # fmt: skip
 ROCKSDB_LOCAL_DIRECTORY: Final = ConfigOption(
     "state.backend.rocksdb.localdir", str, "",
-    "Where a worker keeps the files of RocksDB while a job runs. Unset: in the TaskManager's scratch directory.",
+    "Folder in which a worker keeps the files of RocksDB while a job runs. Unset: in the TaskManager's scratch "
+    "directory.",
 )  # fmt: skip
 ROCKSDB_TIMERS: Final = ConfigOption(
     "state.backend.rocksdb.timer-service.factory", str, "ROCKSDB",
-    "Where `rocksdb` keeps timers: ROCKSDB on the disk, as many as it holds, HEAP in memory, which is faster.",
+    "Storage of timers with `rocksdb`: ROCKSDB on the disk, which holds more, or HEAP in memory, which is faster.",
     choices=tuple(TimerServiceFactory.__members__),
 )  # fmt: skip
 ROCKSDB_TIMERS_CACHED: Final = ConfigOption(
     "state.backend.rocksdb.timer-service.cache-size", int, 128,
-    "How many timers of each key group are kept in memory too, where they are in RocksDB.",
+    "Number of timers of each key group that are also kept in memory, if timers are in RocksDB.",
     least=1,
 )  # fmt: skip
 
 FILE_MERGING: Final = ConfigOption(
     _P + "file-merging.enabled", bool, False,
-    "Whether subtasks of a TaskManager write their state into few large files.",
+    "Whether subtasks of a TaskManager write their state into a few large files.",
     refused="files are not merged; to have fewer, raise "
-    f"{DATA_INLINE_THRESHOLD.key}: state below it lies within the metadata",
+    f"{DATA_INLINE_THRESHOLD.key}: smaller state is stored within the metadata",
 )  # fmt: skip
 DURING_RECOVERY: Final = ConfigOption(
     _P + "unaligned.during-recovery.enabled", bool, False,
-    "Whether checkpoints are taken while records in flight are being restored.",
-    refused="checkpoints begin once all tasks have restored their state; leave the option out",
+    "Whether checkpoints are taken while in-flight records are being restored.",
+    refused="checkpoints begin once all tasks have restored their state; remove the option",
 )  # fmt: skip
 REGIONAL: Final = ConfigOption(
     _P + "region.enabled", bool, False,
     "Whether a checkpoint may hold older state of regions that failed to take part.",
-    refused="a checkpoint always covers the whole job; to go on after one that failed, raise "
+    refused="a checkpoint always covers the whole job; to continue after a failed one, raise "
     f"{TOLERABLE_FAILURES.key}",
 )  # fmt: skip
 CHANGELOG: Final = ConfigOption(
@@ -280,12 +282,12 @@ CHANGELOG: Final = ConfigOption(
 
 
 def member_of(enum_class: type[E], settings: Settings, option: ConfigOption[str]) -> E:
-    """Return the member that an option names, in any case; ConfigurationError lists the members."""
+    """Return the enum member that an option names, in any case; ConfigurationError lists the members."""
     return parse_member(enum_class, option, settings.get_option(option))
 
 
 def parse_member(enum_class: type[E], option: ConfigOption[str], text: str) -> E:
-    """Return the member called `text`, in any case, `-` for `_`; ConfigurationError lists the members."""
+    """Return the enum member called `text`, in any case, with `-` for `_`; ConfigurationError lists the members."""
     try:
         return enum_class[text.upper().replace("-", "_")]
     except KeyError:
@@ -310,14 +312,14 @@ def storage_kind(settings: Settings) -> CheckpointStorageKind:
 withdraw_options(
     {
         _P
-        + "snapshot-compression": "leave it out: state is always written compressed, as Parquet files",
+        + "snapshot-compression": "remove it: state is always written compressed, as Parquet files",
         _P
-        + "write-buffer-size": "leave it out: state is written as whole Parquet files, without a buffer of this kind",
+        + "write-buffer-size": "remove it: state is written as whole Parquet files, without a buffer of this kind",
         _P + "unaligned.max-subtasks-per-channel-state-file": (
-            "leave it out: each subtask writes what is in flight to it into files of its own"
+            "remove it: each subtask writes its in-flight data to files of its own"
         ),
         _P + "unaligned.recover-output-on-downstream.enabled": (
-            "leave it out: what is in flight is always recovered by the task that had sent or received it"
+            "remove it: in-flight data is always recovered by the task that had sent or received it"
         ),
     }
 )

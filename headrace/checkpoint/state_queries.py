@@ -1,6 +1,6 @@
-"""StateQuery, StateReadResult, StateTotals: queries of running subtasks' state, their answers, and these together.
+"""StateQuery, StateReadResult, StateTotals: queries of running subtasks' state, their answers, and totals of answers.
 
-They travel from a client to the task and back inside the messages of `gateways/messages`; only the client reads the
+They are sent from a client to the task and back inside the messages of `gateways/messages`; only the client reads the
 rows, which have the format of a checkpoint's files.
 """
 
@@ -15,32 +15,35 @@ from headrace.checkpoint.errors import StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
 
 TOP_KEYS: Final = 10
-"""Number of the largest keys, and of those with the most rows, that figures name."""
+"""Number of keys with the most bytes, and of keys with the most rows, that figures list."""
 READ_KEYS_MAX: Final = 10_000
-"""Keys that one read may ask for: all are hashed in its first mail, for which a batch waits."""
+"""Maximum number of keys of one read, because all are hashed in its first mail, for which a batch waits."""
 TIMER_DUE_LIMITS_MS = (0, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
-"""Upper ends, each included, of how far ahead a timer is; those behind the last are in one more place."""
+"""Upper limits (inclusive) of the time until a timer is due; timers beyond the last limit count in a further place."""
 DUE_WORDS: Final = ("due", "1 s", "10 s", "1 min", "10 min", "1 h", "1 d", "later")
-"""Names of the times within which a timer is due, as `TIMER_DUE_LIMITS_MS` has them."""
+"""Names of the times of `TIMER_DUE_LIMITS_MS`."""
 
 
 def refuse_key_count(state: str, key_count: int) -> None:
-    """Raise StateKeyMismatchError for more keys than one read may look up."""
+    """Raise StateKeyMismatchError if there are more keys than one read may look up."""
     if key_count > READ_KEYS_MAX:
-        reason = f"there are {key_count}, and one read takes {READ_KEYS_MAX} at most: ask for them in parts"
+        reason = f"there are {key_count}, but one read takes at most {READ_KEYS_MAX}: split them into several reads"
         raise StateKeyMismatchError(state, reason)
 
 
 class ReadLimit(enum.Enum):
-    """Limits that end an answer before all rows are in it."""
+    """Limits at which an answer ends before it has all rows."""
 
-    ROWS = "more rows than were asked for"
-    BYTES = "more than one message may hold"
-    TIME = "the time was over"
+    ROWS = "there are more rows than requested"
+    BYTES = "there are more rows than fit into one message"
+    TIME = "the time limit was reached"
 
 
 class StatesQuery(msgspec.Struct, frozen=True, tag=True):
-    """Query for the states of an operator in one subtask. `duration_ms_max`: of the answer, from its first mail on."""
+    """Query for the states of an operator in one subtask.
+
+    `duration_ms_max`: time limit from the answer's first mail on.
+    """
 
     duration_ms_max: int = 5_000
 
@@ -48,8 +51,8 @@ class StatesQuery(msgspec.Struct, frozen=True, tag=True):
 class RowsQuery(msgspec.Struct, frozen=True, tag=True):
     """Query for the rows of one state.
 
-    `keys`: an Arrow stream with one column, the keys that are wanted, READ_KEYS_MAX at most; empty: all.
-    `row_count_max`: rows of the answer; `duration_ms_max`: from its first mail on.
+    `keys`: an Arrow stream with one column of requested keys, at most READ_KEYS_MAX; empty: all. `row_count_max`:
+    maximum number of rows of the answer; `duration_ms_max`: time limit from its first mail on.
     """
 
     table: StateTable
@@ -62,7 +65,7 @@ class RowsQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class FiguresQuery(msgspec.Struct, frozen=True, tag=True):
-    """Query for the sizes of an operator's states. `duration_ms_max`: of the answer, from its first mail on."""
+    """Query for the sizes of an operator's states. `duration_ms_max`: time limit from the answer's first mail on."""
 
     duration_ms_max: int = 5_000
 
@@ -74,7 +77,7 @@ StateQuery = StatesQuery | RowsQuery | FiguresQuery
 class LiveStateInfo(msgspec.Struct, frozen=True):
     """A state that a subtask has. `kind`: that of keyed state (`value`, `list`, …). `opaque`: columns of pickles.
 
-    `is_waiting`: it lies in the restored checkpoint, and nobody has asked for it since.
+    `is_waiting`: it is in the restored checkpoint, and has not been used since.
     """
 
     table: StateTable
@@ -101,10 +104,10 @@ class KeyGroupFigures(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TimerFigures(msgspec.Struct, frozen=True):
-    """Timers of one domain. `due_counts`: how many are due by when, see `TIMER_DUE_LIMITS_MS`; `next_ms`: epoch ms.
+    """Timers of one domain. `due_counts`: numbers of timers by `TIMER_DUE_LIMITS_MS`; `next_ms`: epoch ms.
 
-    Times until due count from the clock, or from the operator's watermark (None before the first one: then all timers
-    are in the last place).
+    Times until due are measured from the clock, or from the operator's watermark (None before the first one: then all
+    timers are in the last place).
     """
 
     domain: str
@@ -114,10 +117,10 @@ class TimerFigures(msgspec.Struct, frozen=True):
 
 
 class StateFigures(msgspec.Struct, frozen=True):
-    """Size of one state in one subtask. `size_bytes`: of its rows in Arrow, uncompressed.
+    """Size of one state in one subtask. `size_bytes`: size of its rows in Arrow, uncompressed.
 
-    `top_keys`: those with the most bytes, and those with the most rows; lower bounds where `are_top_keys_exact` is
-    false, as there were too many keys to count each. `expired_count`: rows past their time to live; None without one.
+    `top_keys`: those with the most bytes, and those with the most rows; lower bounds if `are_top_keys_exact` is false,
+    because there were too many keys to count each. `expired_count`: rows past their time to live; None without one.
     `oldest_window_ms`: the least start of a window, or time of a namespace. `is_partial`: not all rows were counted.
     """
 
@@ -135,12 +138,12 @@ class StateFigures(msgspec.Struct, frozen=True):
 
 
 class StateReadResult(msgspec.Struct, frozen=True):
-    """Answer to a StateQuery, as of one moment between two batches of the subtask, `taken_at_ms` (epoch ms).
+    """Answer to a StateQuery, at one moment between two batches of the subtask, `taken_at_ms` (epoch ms).
 
-    `states`: all that the operator has here. To a RowsQuery belong `is_found`: whether the state that was asked for is
-    among them; `pieces`: its rows, each an Arrow stream; one without rows, for its schema, where there are none; none
-    where the state waits; and `limit`: why there are not all rows. To a FiguresQuery belong `figures`. `mail_count`
-    mails read it, of which the largest looked at `mail_row_count_max` rows. `watermark_ms`: the operator's event time.
+    `states`: all states of the operator in the subtask. For a RowsQuery: `is_found` is True if the requested state is
+    among them; `pieces` are its rows as Arrow streams (an empty one, for the schema, if there are no rows; none if the
+    state waits); `limit` is the reason for missing rows. For a FiguresQuery: `figures`. The answer took `mail_count`
+    mails, each of at most `mail_row_count_max` rows. `watermark_ms`: the operator's event time.
     """
 
     taken_at_ms: int
@@ -156,7 +159,10 @@ class StateReadResult(msgspec.Struct, frozen=True):
 
 
 def totals_of(subtasks: Sequence[Sequence[StateFigures]]) -> tuple["StateTotals", ...]:
-    """Return each state over all subtasks, by table and name. `subtasks`: the figures of each, by index."""
+    """Return the totals of each state over all subtasks, by table and name.
+
+    `subtasks`: the figures of each, by index.
+    """
     by_subtask = [{(one.table, one.name): one for one in own} for own in subtasks]
     names = sorted(
         {name for own in by_subtask for name in own}, key=lambda one: (one[0].value, one[1])
@@ -169,9 +175,10 @@ def totals_of(subtasks: Sequence[Sequence[StateFigures]]) -> tuple["StateTotals"
 
 @dataclass(frozen=True)
 class StateTotals:
-    """Figures of one state over all subtasks. `subtasks`: their own, by index; None where one has no such state.
+    """Figures of one state over all subtasks. `subtasks`: the figures of each, by index.
 
-    Skews are the largest over the mean, by bytes: of key groups that hold something, and of all subtasks.
+    None if a subtask has no such state. Skews are the largest over the mean, by bytes: of key groups that are not
+    empty, and of all subtasks.
     """
 
     table: str
@@ -180,23 +187,23 @@ class StateTotals:
 
     @property
     def row_count(self) -> int:
-        """Rows of all subtasks."""
+        """Return the number of rows of all subtasks."""
         return sum(one.row_count for one in self._present)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all rows, as in an uncompressed file."""
+        """Return the bytes of all rows, as in an uncompressed file."""
         return sum(one.size_bytes for one in self._present)
 
     @property
     def expired_count(self) -> int | None:
-        """Return the number of rows whose time to live is over; None without a time to live."""
+        """Return the number of expired rows; None without a time to live."""
         counts = [one.expired_count for one in self._present if one.expired_count is not None]
         return sum(counts) if counts else None
 
     @property
     def oldest_window_ms(self) -> int | None:
-        """The least start of a window that holds something, epoch ms."""
+        """Return the earliest start of a non-empty window, epoch ms, or None."""
         starts = [one.oldest_window_ms for one in self._present if one.oldest_window_ms is not None]
         return min(starts, default=None)
 
@@ -212,7 +219,7 @@ class StateTotals:
 
     @property
     def top_keys(self) -> list[dict[str, Any]]:
-        """The keys with the most bytes, and those with the most rows, as `key`, `rows` and `bytes`."""
+        """Return the keys with the most bytes, and those with the most rows, as `key`, `rows` and `bytes`."""
         keys = [key for one in self._present for key in one.top_keys]
         largest = sorted(keys, key=lambda key: key.size_bytes, reverse=True)[:TOP_KEYS]
         fullest = sorted(keys, key=lambda key: key.row_count, reverse=True)[:TOP_KEYS]
@@ -221,19 +228,19 @@ class StateTotals:
 
     @property
     def are_top_keys_exact(self) -> bool:
-        """Return whether no subtask had too many keys to remember all."""
+        """Return whether every subtask could count all its keys."""
         return all(one.are_top_keys_exact for one in self._present)
 
     @property
     def is_partial(self) -> bool:
-        """Return whether time was over before all rows were looked at."""
+        """Return whether some rows were not counted."""
         return any(one.is_partial for one in self._present)
 
     @property
     def timers(self) -> list[dict[str, Any]]:
-        """Return by time domain when the next timer is due (epoch ms), and how many are due within 1 s, 10 s and so on.
+        """Return by time domain the next timer's due time (epoch ms), and the numbers due within 1 s, 10 s and so on.
 
-        Each is counted at the first limit that it is within.
+        Each timer is counted at the first limit that it meets.
         """
         found: dict[str, dict[str, Any]] = {}
         for one in self._present:
@@ -258,7 +265,7 @@ class StateTotals:
 
 
 def skew_of(sizes: Sequence[int]) -> float | None:
-    """Return the ratio of the largest size to the mean; None where there is nothing."""
+    """Return the ratio of the largest size to the mean; None if all are empty."""
     total = sum(sizes)
     return max(sizes) * len(sizes) / total if total else None
 

@@ -1,6 +1,6 @@
-"""The run of a program with high availability: its driver waits until it leads, and main is called then.
+"""Runs a program with high availability: its driver waits until it leads, and calls main then.
 
-What becomes of the application when this process ends is `headrace.spark.application`'s.
+`headrace.spark.application` decides what happens to the application when this process ends.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,10 @@ def run_application(
     on_error: Callable[[BaseException], int] = report_failure,
     awaits_jobs: bool = False,
 ) -> int:
-    """Run the program once this driver leads, and return its exit code, also where another driver has run it.
+    """Run the program once this driver leads; return its exit code, even if another driver has run it.
 
-    EXIT_LEFT where the application goes on under the next driver. `on_standby` hears of the leader meanwhile.
+    Returns EXIT_LEFT if the application goes on under the next driver. `on_standby` is called with the leader while
+    this driver waits.
     """
     application: Application | None = None
     # Before it leads, nothing of the application has run here.
@@ -83,7 +84,7 @@ def run_application(
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:
-        # Main has not begun: who has no mistake to mend starts the driver again.
+        # Main has not begun: unless the program has a mistake, the driver can be started again.
         is_mistake = isinstance(error, HeadraceError) and error.domain is ErrorDomain.USER
         code = on_error(error)
         return code if is_mistake else EXIT_LEFT

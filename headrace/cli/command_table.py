@@ -1,4 +1,4 @@
-"""CommandTable: a group of commands that are imported when they run, so that lists of commands and help are quick."""
+"""CommandTable: a group of commands that are imported when they run, so that help and lists of commands are fast."""
 
 import difflib
 import importlib
@@ -19,8 +19,8 @@ class Entry(NamedTuple):
 class CommandTable(click.Group):
     """A group whose commands are in a table by name.
 
-    `free_word`: the command that takes a first argument which is no name in the table, as `headrace savepoint <job>`
-    stands for `headrace savepoint trigger <job>`; without any argument it says which one it misses.
+    `free_word`: the command that is meant if the first argument is not a name in the table, as `headrace savepoint
+    <job>` stands for `headrace savepoint trigger <job>`; without arguments this command reports the missing one.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class CommandTable(click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise click.UsageError(
-                f"{error.option_name} stands before a command: options come behind it, "
-                f"as in '{ctx.command_path} {names[0]} {error.option_name} ...'",
+                f"{error.option_name} must come after the command, as in '{ctx.command_path} {names[0]} "
+                f"{error.option_name} ...'",
                 ctx,
             ) from error
 
@@ -81,7 +81,7 @@ class CommandTable(click.Group):
             )
         names = self.list_commands(ctx)
         near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)}"
+        hint = f"did you mean '{near[0]}'?" if near else f"the actions are {', '.join(names)}"
         return click.UsageError(f'"{name}" is not a valid action: {hint}', ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""`headrace completion`: prints the script with which a shell completes command lines, job ids among them."""
+"""`headrace completion`: prints the script with which a shell completes command lines, including job ids."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ Or for every new one:
 """
 PROGRAM: Final = "headrace"
 VARIABLE: Final = "_HEADRACE_COMPLETE"
-"""Environment variable by which the script asks the command line for words."""
+"""Environment variable by which the script asks the command line for completions."""
 
 
 @click.command(help=_HELP)

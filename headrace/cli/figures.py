@@ -1,4 +1,4 @@
-"""Figures as people read them: rates, shares, watermarks, sizes, times, durations, and tables of them."""
+"""Formats figures for people: rates, shares, watermarks, sizes, times, durations, and tables of them."""
 
 from collections.abc import Sequence, Set
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ _CELL_LENGTH_MAX: Final = 60
 
 
 def watermark_text(watermark_ms: int | None) -> str:
-    """Return `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
+    """Return a watermark as `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
     if watermark_ms is None:
         return "-"
     if is_last(watermark_ms):
@@ -21,7 +21,7 @@ def watermark_text(watermark_ms: int | None) -> str:
 
 
 def rate_text(records_per_second: float) -> str:
-    """Return a rate people can read: `950`, `12.3 k`, `1.20 M`."""
+    """Return a rate as `950`, `12.3 k` or `1.20 M`."""
     if records_per_second >= 1e6:
         return f"{records_per_second / 1e6:.2f} M"
     if records_per_second >= 1e4:
@@ -30,17 +30,17 @@ def rate_text(records_per_second: float) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """Return a share of time in percent, or nothing where there is none."""
+    """Return a share of time in percent, or an empty string if there is none."""
     return "" if share is None else f"{share:.0%}"
 
 
 def shorten(text: str, length: int) -> str:
-    """Cut `text` to `length` characters, with an ellipsis where something is missing."""
+    """Cut `text` to `length` characters, with an ellipsis for the missing part."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def utc_text(epoch_ms: int) -> str:
-    """Return a time in UTC, to the second; the number itself where no calendar has it."""
+    """Return a time in UTC, to the second; or the number itself if it is outside the calendar."""
     try:
         return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
@@ -54,7 +54,7 @@ def table_lines(
     *,
     cut: bool = True,
 ) -> list[str]:
-    """Return a table in columns. `right`: columns of numbers; `cut`: long cells lose their end."""
+    """Return a table in columns. `right`: right-aligned columns; `cut`: long cells are cut at their end."""
     shown = [
         [shorten(on_one_line(cell), _CELL_LENGTH_MAX) if cut else on_one_line(cell) for cell in row]
         for row in [heads, *rows]
@@ -70,7 +70,7 @@ def table_lines(
 
 
 def duration_text(duration_ms: float) -> str:
-    """Return `0.4 s`, `12 s`, `3 min`, `2 h 05 min`, `4 d 02 h`."""
+    """Return a duration as `0.4 s`, `12 s`, `3 min`, `2 h 05 min` or `4 d 02 h`."""
     seconds = max(0.0, duration_ms / 1000)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -87,5 +87,5 @@ def duration_text(duration_ms: float) -> str:
 
 
 def size_or_dash(size_bytes: float) -> str:
-    """Return a number of bytes with a unit; `-` where it is not known."""
+    """Return a number of bytes with a unit; `-` if it is not known."""
     return "-" if size_bytes < 0 else bytes_text(int(size_bytes))

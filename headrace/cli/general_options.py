@@ -1,4 +1,4 @@
-"""General options: those that many commands have, the check of the settings that they make, and the JSON document.
+"""General options of many commands, the check of the settings that they give, and the JSON document.
 
 Settings on the command line (`KeyValue`) are checked before anything starts, so that a typo is an error.
 """
@@ -33,7 +33,7 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 def refuse_unusable(settings: Mapping[str, str]) -> None:
-    """Raise UsageError for a key that no option declares, naming the nearest, and for values that cannot be."""
+    """Raise UsageError for a key that no option declares, naming the nearest, and for an invalid value."""
     # Imported late: help texts do not need it. It declares the options of the host, without importing PySpark.
     from headrace.spark.master import refuse_unusable_host_settings
 
@@ -48,7 +48,7 @@ def refuse_unusable(settings: Mapping[str, str]) -> None:
 
 
 def declare_all_options() -> None:
-    """Import every module, because an option is declared beside the code that reads it."""
+    """Import every module, because options are declared next to the code that reads them."""
     for module in pkgutil.walk_packages([str(_PACKAGE)], f"{_PACKAGE.name}."):
         # What an extra is missing for cannot be set up here either.
         with contextlib.suppress(ImportError):
@@ -56,7 +56,7 @@ def declare_all_options() -> None:
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):
-    """`key=value`."""
+    """A setting of the form `key=value`."""
 
     name = "key=value"
 
@@ -74,22 +74,22 @@ namespace_option: Final = click.option(
     "--zookeeperNamespace",
     "namespace",
     metavar="NAME",
-    help="Name of a highly available cluster: high-availability.cluster-id.",
+    help="Cluster id for high availability (sets high-availability.cluster-id).",
 )
 
 
 def namespace_settings(namespace: str | None, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the setting that `-z` stands for.
 
-    UsageError where `settings` have no high availability; ConfigurationError for what is no name.
+    UsageError if `settings` have no high availability; ConfigurationError for an invalid name.
     """
     if namespace is None:
         return {}
     named = {CLUSTER_ID.key: namespace}
     if not is_highly_available(Settings(settings)):
         raise click.UsageError(
-            f"-z names a cluster of high availability, and {HIGH_AVAILABILITY_TYPE.key} is {NONE}: add "
-            f"-D {HIGH_AVAILABILITY_TYPE.key}=... with the cluster's own settings, or name its address with -m",
+            f"-z needs high availability, but {HIGH_AVAILABILITY_TYPE.key} is {NONE}: add "
+            f"-D {HIGH_AVAILABILITY_TYPE.key}=... with the other settings of the cluster, or give its address with -m",
             click.get_current_context(silent=True),
         )
     cluster_id(Settings(named))

@@ -1,4 +1,4 @@
-"""`headrace history-server`: shows jobs that have ended, from their archives."""
+"""`headrace history-server`: shows finished jobs from their archives."""
 
 from typing import Final
 
@@ -20,9 +20,9 @@ from headrace.rest.history.options import (
 )
 
 _HELP: Final = """\
-Serve the dashboard and the REST routes of jobs that have ended, until it is interrupted.
+Serve the dashboard and the REST routes of jobs that have ended, until interrupted.
 
-FOLDERS are those in which clusters write their archives (jobmanager.archive.fs.dir), local or of an object store.
+FOLDERS hold the archives that clusters write (jobmanager.archive.fs.dir), locally or in an object store.
 New archives appear within 10 seconds. Spark is not started.
 
 \b
@@ -39,7 +39,9 @@ Try it:
 
 @click.command(name="history-server", help=_HELP)
 @click.argument("folders", nargs=-1)
-@click.option("--port", default=None, help="Port, or ports of which the first free one is taken.")
+@click.option(
+    "--port", default=None, help="Port, or several ports of which the first free one is used."
+)
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting.")
 @json_option
 def history_server(
@@ -48,7 +50,7 @@ def history_server(
     definitions: tuple[tuple[str, str], ...],
     is_json: bool,
 ) -> None:
-    """The command."""
+    """Run the history server; the help text is `_HELP`."""
     given = dict(definitions)
     refuse_unusable(given)
     if folders:
@@ -58,7 +60,7 @@ def history_server(
     settings = Settings(given)
     if not any(settings.get_option(each) for each in (HISTORY_DIRECTORIES, ARCHIVE_DIRECTORY)):
         raise click.UsageError(
-            f"name the folders in which clusters write their archives ('{ARCHIVE_DIRECTORY.key}')"
+            f"name the folders to which clusters write their archives ('{ARCHIVE_DIRECTORY.key}')"
         )
     address = settings.get_option(HISTORY_ADDRESS)
     identity = None if is_loopback(address) else given_identity(settings)
@@ -77,4 +79,4 @@ def history_server(
             wait_until_asked()
         finally:
             server.close()
-    click.echo("the history server ends; all archives stay", err=is_json)
+    click.echo("the history server ends; all archives are kept", err=is_json)

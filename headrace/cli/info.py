@@ -36,7 +36,8 @@ _HELP: Final = """\
 Print the plan of PROGRAM as JSON: its operators, their parallelism, and how rows travel between them.
 
 The program runs up to its first env.execute(), with its ARGUMENTS. No job is started, no cluster is asked, and Spark is
-started only where the program itself asks for a session. -d and -sae have no effect.
+started only if the program itself asks for a session. The options -d and -sae of `headrace run` are accepted and
+ignored, as by `flink info`.
 
 \b
 Try it:
@@ -59,12 +60,12 @@ def info(options: ProgramOptions) -> int:
     refuse_unusable(settings)
     provide_python_files(settings)
     try:
-        # What the program prints is no part of the plan.
+        # The program's output does not belong to the plan.
         with contextlib.redirect_stdout(sys.stderr):
             plan = _plan_of(program, settings)
     except SystemExit as ended:
         raise ProgramError(
-            f"the program exited ({ended.code}) before it called env.execute()"
+            f"the program exited ({ended.code}) before it called env.execute(), so there is no plan"
         ) from ended
     except (click.ClickException, BrokenPipeError) as error:
         raise ProgramError(f"the program failed: {type(error).__name__}: {error}") from error
@@ -76,7 +77,7 @@ def info(options: ProgramOptions) -> int:
 
 
 def _plan_of(program: Program, settings: dict[str, str]) -> str:
-    """Run a program up to its first `execute()` and return its plan. ProgramError where it never comes to one."""
+    """Run a program up to its first `execute()` and return its plan. ProgramError if the program never calls it."""
     given = Settings(settings)
     refuse_unknown_target(given)
     plan = planned_by(
@@ -91,7 +92,7 @@ def _plan_of(program: Program, settings: dict[str, str]) -> str:
 
 
 def _plan_json(graph: "StreamGraph", settings: Settings) -> str | ConfigurationError:
-    """Return the plan of a job, or what is wrong with the files that it would take along; a program may catch all."""
+    """Return the plan of a job, or the error in the files that it would ship."""
     # Imported late: a program that fails before it has a graph needs neither numpy nor Arrow.
     from headrace.api.settings.job_artifacts import job_artifacts
     from headrace.graph.execution_plan import plan_json
@@ -104,7 +105,7 @@ def _plan_json(graph: "StreamGraph", settings: Settings) -> str | ConfigurationE
 
 
 class _PlanningExecutor:
-    """An executor that runs nothing, of the parallelism that the executor of `settings` would have."""
+    """An executor that runs nothing, with the parallelism of the executor that `settings` name."""
 
     name = "plan"
 
@@ -119,7 +120,7 @@ class _PlanningExecutor:
         return os.cpu_count() or 1
 
     def submit(self, job_graph: "JobGraph") -> NoReturn:
-        raise ProgramError("'headrace info' runs no job")
+        raise ProgramError("headrace info only prints the plan; this call needs a running job")
 
     def default_parallelism(self) -> int:
         return self._parallelism
@@ -131,7 +132,7 @@ class _PlanningExecutor:
         return ()
 
     def release_data_set(self, data_set: object) -> None:
-        """Nothing was left."""
+        """Do nothing: no job left a data set."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no cluster was started."""

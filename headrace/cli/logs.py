@@ -1,4 +1,4 @@
-"""Log output of the command line on standard error, and the display and exit codes of failures.
+"""Log output of the command line on standard error, and messages and exit codes of failures.
 
 `headrace run` logs errors and findings about its Spark session, and everything with `--verbose`.
 """
@@ -43,21 +43,21 @@ MILESTONES: Final = (
     "headrace.spark.session.program_sessions",
     "headrace.spark.session.session",
 )
-"""Loggers that report the beginning of steps that take long; shown without `--verbose`."""
+"""Loggers that report the beginning of long steps; shown without `--verbose`."""
 
 
 class _StandardError(logging.Handler):
-    """Writes to the current standard error, which is above the live display while there is one."""
+    """Writes to the current standard error, which is above the live display if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             click.echo(without_controls(self.format(record)), err=True)
-        except Exception:  # standard error is closed: logging says what it does then
+        except Exception:  # standard error is closed: logging handles that itself
             self.handleError(record)
 
 
 def configure_logs(*, verbose: bool) -> None:
-    """Send Headrace's logs to standard error; the program's own loggers are left alone."""
+    """Send Headrace's logs to standard error; the program's own loggers are not changed."""
     handler = _StandardError()
     handler.setFormatter(DiscreetFormatter())
     logger = logging.getLogger("headrace")
@@ -65,8 +65,8 @@ def configure_logs(*, verbose: bool) -> None:
     logger.setLevel(logging.DEBUG if verbose else logging.ERROR)
     logger.propagate = False
     if not verbose:
-        # Findings of the start-up checklist, such as secrets that would cross a network in clear, settings that nobody
-        # reads, and what Ctrl-C waits for, are for everybody.
+        # Findings of the start-up checklist, such as secrets that would cross a network in clear, unused settings,
+        # and what Ctrl-C waits for, are shown to everybody.
         for name in ALWAYS_HEARD:
             logging.getLogger(name).setLevel(logging.WARNING)
         for name in MILESTONES:
@@ -90,7 +90,7 @@ def report_failure(error: BaseException) -> int:
 
 
 def print_error(lines: Sequence[str]) -> int:
-    """Print the lines of an error to standard error, the first one so that it is seen; return the exit code."""
+    """Print the lines of an error to standard error, the first one highlighted; return the exit code."""
     click.secho(f"error: {lines[0]}", fg="red", bold=True, err=True)
     for line in lines[1:]:
         click.echo(line, err=True)
@@ -98,14 +98,14 @@ def print_error(lines: Sequence[str]) -> int:
 
 
 def report_usage(error: click.UsageError) -> int:
-    """Print what was wrong with the command line first, then how it is used; return the exit code, which is Flink's."""
+    """Print the mistake in the command line, then the usage; return the exit code, which is Flink's."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()  # the help itself
         return EXIT_FAILED
     print_error([error.format_message()])
     if error.ctx is not None:
         if isinstance(error, click.NoSuchOption) and "PROGRAM" in error.ctx.get_usage():
-            click.echo("options of the program itself come after its name", err=True)
+            click.echo("write options of the program itself after its name", err=True)
         click.echo(error.ctx.get_usage(), err=True)
         click.echo(f"try '{error.ctx.command_path} --help'", err=True)
     return EXIT_FAILED

@@ -18,29 +18,29 @@ COMMANDS: Final = {
         "headrace.cli.jobs.checkpoint:checkpoint",
         "Take a checkpoint of a job, or look at checkpoints in files.",
     ),
-    "cluster": Entry("headrace.cli.main:cluster", "Start and stop clusters that stay."),
+    "cluster": Entry("headrace.cli.main:cluster", "Start, list and stop clusters."),
     "completion": Entry(
-        "headrace.cli.completion:completion", "Print the script with which a shell completes lines."
+        "headrace.cli.completion:completion", "Print the script for shell completion."
     ),
     "exceptions": Entry(
         "headrace.cli.jobs.exceptions:exceptions", "Show why a job failed or restarted."
     ),
     "flamegraph": Entry(
-        "headrace.cli.jobs.flamegraph:flamegraph", "Draw what the threads of a vertex do."
+        "headrace.cli.jobs.flamegraph:flamegraph", "Draw a flame graph of a vertex."
     ),
     "history-server": Entry(
         "headrace.cli.history_server:history_server",
-        "Show jobs that have ended, from their archives.",
+        "Show finished jobs from their archives.",
     ),
     "info": Entry("headrace.cli.info:info", "Print the plan of a program as JSON."),
-    "job": Entry("headrace.cli.main:job", "The commands for jobs, by a word in front."),
+    "job": Entry("headrace.cli.main:job", "Same commands under the prefix `job`."),
     "list": Entry("headrace.cli.jobs.list_jobs:list_command", "List the jobs of a cluster."),
     "logs": Entry("headrace.cli.jobs.logs:logs", "Print a log of a cluster."),
     "metrics": Entry("headrace.cli.jobs.metrics:metrics", "Print metrics."),
     "open": Entry(
         "headrace.cli.jobs.open_dashboard:open_dashboard", "Open the dashboard in a browser."
     ),
-    "options": Entry("headrace.cli.options:options", "List the settings that -D takes."),
+    "options": Entry("headrace.cli.options:options", "List the settings that -D accepts."),
     "rescale-info": Entry(
         "headrace.cli.jobs.rescale_info:rescale_info", "Show how a job may be rescaled."
     ),
@@ -52,7 +52,7 @@ COMMANDS: Final = {
     "shuffle-service": Entry(
         "headrace.cli.shuffle_service:shuffle_service", "Run a remote shuffle service."
     ),
-    "state": Entry("headrace.cli.jobs.state:state", "Look into the state of a job."),
+    "state": Entry("headrace.cli.jobs.state:state", "Show the state of a job."),
     "stop": Entry("headrace.cli.jobs.stop:stop", "Stop a job with a savepoint."),
     "top": Entry("headrace.cli.jobs.top:top", "Watch a job."),
     "trace": Entry("headrace.cli.trace:trace", "Show parts of Headrace at work, step by step."),
@@ -67,8 +67,8 @@ _JOB_COMMANDS: Final = (
 _CLUSTER_COMMANDS: Final = {
     "info": Entry("headrace.cli.cluster.cluster_info:cluster_info", "Show a cluster."),
     "list": Entry("headrace.cli.cluster.list_clusters:list_clusters", "List the clusters of this machine."),
-    "start": Entry("headrace.cli.cluster.start_cluster:start_cluster", "Start a cluster that takes jobs of clients."),
-    "stop": Entry("headrace.cli.cluster.stop_cluster:stop_cluster", "Stop a cluster with its jobs."),
+    "start": Entry("headrace.cli.cluster.start_cluster:start_cluster", "Start a cluster that runs jobs for clients."),
+    "stop": Entry("headrace.cli.cluster.stop_cluster:stop_cluster", "Stop a cluster, and cancel its jobs."),
 }  # fmt: skip
 
 _HELP: Final = """\
@@ -88,17 +88,17 @@ Try it:
   headrace options checkpointing                     search the settings
   headrace run --python-files lib,rules.py job.py    with modules that the workers need
   headrace run -s /data/savepoint-1a2b3c-... job.py  from a savepoint, or a checkpoint
-  headrace run -d job.py                             detached: it goes on when you log out
-  headrace cluster start                             a cluster that takes jobs until it is stopped
+  headrace run -d job.py                             detached: it keeps running when you log out
+  headrace cluster start                             a cluster that runs jobs until it is stopped
   headrace list                                      the jobs that run on this machine
-  headrace top                                       watch the one that runs
-  headrace state enrich                              the sizes of an operator's states, and what they hold
-  headrace exceptions JOB_ID                         why it failed, the line of your program first
-  headrace savepoint JOB_ID /data/savepoints         and go on from there later: headrace run -s
+  headrace top                                       watch the only running job
+  headrace state enrich                              the sizes of an operator's states
+  headrace exceptions JOB_ID                         why it failed, with the line of your program
+  headrace savepoint JOB_ID /data/savepoints         to continue from later: headrace run -s
   headrace stop JOB_ID                               end it with a savepoint
   headrace checkpoint list /data/checkpoints         the checkpoints in a folder
   headrace history-server /data/history              the dashboard of jobs whose clusters have ended
-  source <(headrace completion bash)                 have the shell complete commands and job ids
+  source <(headrace completion bash)                 let the shell complete commands and job ids
   headrace trace exchange                            credits and frames between two tasks, step by step
   headrace warm-up                                   once: makes later starts of Spark faster
 
@@ -111,7 +111,7 @@ Exit codes, as Flink's: 0 finished, 1 a job, the program or a command failed, wr
 
 
 _JOB_HELP: Final = """\
-Commands for jobs, with a word in front: `headrace job list` is `headrace list`.
+Same commands under the prefix `job`: `headrace job list` is `headrace list`.
 
 \b
 Try it:
@@ -123,15 +123,15 @@ job = CommandTable("job", table={name: COMMANDS[name] for name in _JOB_COMMANDS}
 
 
 _CLUSTER_HELP: Final = """\
-Clusters that stay: a session takes jobs of any client until it is stopped.
+Session clusters, which run jobs for any client until they are stopped.
 
 \b
 Try it:
   headrace cluster start                          on this machine
   headrace cluster start --name nightly --master spark://host:7077 -D taskmanager.numberOfTaskSlots=2
-  headrace cluster list                           clusters of this machine, and of programs that run
+  headrace cluster list                           clusters and running programs of this machine
   headrace cluster info nightly
-  headrace cluster stop nightly                   its jobs are cancelled; their checkpoints stay
+  headrace cluster stop nightly                   its jobs are cancelled; their checkpoints are kept
 """
 cluster = CommandTable("cluster", table=_CLUSTER_COMMANDS, help=_CLUSTER_HELP)
 """The group of commands for clusters."""
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _answer_errors(arguments: Sequence[str] | None, message: str) -> None:
-    """Print the document of a command that failed before it had another one to print, where it is to print any."""
+    """Print the JSON document of a command that failed before it printed one, if one is wanted."""
     if _wants_json(sys.argv[1:] if arguments is None else arguments):
         # Imported late: it brings the settings.
         from headrace.cli.general_options import print_json
@@ -184,7 +184,7 @@ def _answer_errors(arguments: Sequence[str] | None, message: str) -> None:
 
 
 def _wants_json(words: Sequence[str]) -> bool:
-    """Return whether `--json` is among the options of the command, and not only of a program that it runs."""
+    """Return whether `--json` is an option of the command, and not of a program that it runs."""
     command: click.Command | None = cli
     rest = list(words)
     while rest and command is not None:
@@ -210,14 +210,14 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 
 def said_whole(error: click.UsageError, words: Sequence[str]) -> click.UsageError:
-    """Return the error that names an option of several letters as it was written, if that is what was wrong.
+    """Return the error with an option of several letters as it was written, if that is what was wrong.
 
     Flink's parser takes them behind one dash; click reads `-parallelism 3` as `-p arallelism`.
     """
     if error.ctx is None:
         return error
     options = _options_of(error.ctx.command)
-    # Of `--name` behind one dash, whatever click made of it.
+    # An option `--name` written with one dash, however click parsed it.
     for word in _own_words(error.ctx, words, options):
         whole = f"-{word.partition('=')[0]}"
         if whole in options:
@@ -243,7 +243,7 @@ def _options_of(command: click.Command) -> dict[str, click.Option]:
 def _own_words(
     ctx: click.Context, words: Sequence[str], options: dict[str, click.Option]
 ) -> list[str]:
-    """Return the words with one dash that are no option, up to those of a program."""
+    """Return the words with one dash that are not options, up to those of a program."""
     rest, found = list(words), list[str]()
     for name in ctx.command_path.split()[1:]:
         if rest[:1] == [name]:
@@ -263,7 +263,7 @@ def _own_words(
 
 
 def _reading(error: click.UsageError, word: str) -> str:
-    """Return what is wrong with a word that has made this error, or nothing where it has not."""
+    """Return how a word was misread, or an empty string if it did not cause this error."""
     if isinstance(error, click.NoSuchOption) and error.option_name[1:] in word[1:]:
         return f"there is no option '{word}'"
     if (

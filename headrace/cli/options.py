@@ -1,4 +1,4 @@
-"""`headrace options`: lists the settings that `-D` and a program's Configuration take."""
+"""`headrace options`: lists the settings that `-D` and a program's Configuration accept."""
 
 import textwrap
 from typing import Any, Final
@@ -14,10 +14,10 @@ from headrace.core.config import (
 )
 
 _HELP: Final = """\
-List the settings that -D takes.
+List the settings that -D accepts.
 
-Each is shown with its type, default and meaning. With WORDS, only those whose key or meaning contains every word.
-Settings of Spark (spark.…) go to Spark and are not listed.
+Each setting is shown with its type, default and meaning. With WORDS, only those whose key or meaning contains every
+word. Settings of Spark (spark.…) go to Spark and are not listed.
 
 \b
 Try it:

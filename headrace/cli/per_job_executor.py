@@ -1,6 +1,6 @@
 """PerJobExecutor: starts a cluster for each job of a program, in a process of its own that ends with the job.
 
-The graph is made here, and neither Java nor Spark is needed for that.
+The graph is made in this process, which needs neither Java nor Spark.
 Source: Flink AbstractJobClusterExecutor, YarnJobClusterExecutor.
 """
 
@@ -40,9 +40,9 @@ class PerJobExecutor:
         self._is_closed = False
 
     def submit(self, job_graph: JobGraph) -> JobClient:
-        """Start a cluster, submit the job to it, and return the job's handle.
+        """Start a cluster, submit the job to it, and return the job's client.
 
-        DaemonFailedError where the cluster does not start; nothing of it is left where the job is not taken.
+        DaemonFailedError if the cluster does not start; if the job is refused, nothing of the cluster is left.
         ConfigurationError for high availability.
         """
         check_values(job_graph.settings)
@@ -66,22 +66,22 @@ class PerJobExecutor:
         return client
 
     def default_parallelism(self) -> int:
-        """Return `parallelism.default`, or the slots of a cluster on this machine; 1 where a master is named."""
+        """Return `parallelism.default`, or the slots of a cluster on this machine; 1 if a master is given."""
         for option in (PARALLELISM, SLOT_COUNT):
             if self._settings.get_option(option) > 0:
                 return self._settings.get_option(option)
         return 1 if self._settings.get_option(MASTER) else os.cpu_count() or 1
 
     def known_parallelism(self) -> int | None:
-        """Return the default parallelism, which is known before there is a cluster."""
+        """Return the default parallelism, which is known without a cluster."""
         return self.default_parallelism()
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """Return none: what a job leaves ends with its cluster."""
+        """Return no data sets, because they end with the cluster of their job."""
         return ()
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """Do nothing: what a job leaves ends with its cluster."""
+        """Do nothing, because data sets end with the cluster of their job."""
 
     def close(self) -> None:
         """End the clusters whose jobs have ended; others end with their jobs. Idempotent."""
@@ -90,7 +90,7 @@ class PerJobExecutor:
             clusters, self._clusters = self._clusters, []
         for cluster, client in clusters:
             with contextlib.suppress(HeadraceError):
-                # One that nobody waits for ends by itself, and may be gone already.
+                # A cluster that is not awaited ends by itself, and may have ended already.
                 is_attached = self._settings.get_option(ATTACHED)
                 if is_attached and cluster.get_job_status(client.get_job_id()).is_terminal_state():
                     cluster.shut_down_cluster()

@@ -46,7 +46,7 @@ _PYTHON_SUFFIXES: Final = (".py", ".pyc", ".pyw")
 
 
 class ProgramPath(click.ParamType[Path]):
-    """An existing file that Python can run. Python itself reports mistakes inside it."""
+    """Path of an existing Python program; Python itself reports mistakes inside the file."""
 
     name = "program"
 
@@ -98,7 +98,7 @@ def _suggestion(path: Path) -> str:
 
 
 class ProgramCommand(click.Command):
-    """A command that leaves all words behind its options to the program once one has named it, as in Flink."""
+    """A command that passes all words after the program's name on to the program, as in Flink."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = {
@@ -118,14 +118,17 @@ class ProgramCommand(click.Command):
 
 
 def _option_in(word: str, options: Mapping[str, click.Option]) -> click.Option | None:
-    """Return the option that a word is, also where its value is in the word: `--name=value`, `-Dkey=value`."""
+    """Return the option that a word names, also if the word holds its value: `--name=value`, `-Dkey=value`."""
     name = word.partition("=")[0]
     letter = word[:2] if not word.startswith("--") else ""
     return options.get(word) or options.get(name) or options.get(letter)
 
 
 def _takes_next_word(word: str, options: Mapping[str, click.Option]) -> bool:
-    """Return whether an option's value is the next word. In combined letters (`-vp 3`) only the last may take one."""
+    """Return whether an option's value is the next word.
+
+    Among combined letters (`-vp 3`) only the last may take one.
+    """
     if word in options:
         return not options[word].is_flag
     if word.startswith("--") or "=" in word:
@@ -138,7 +141,7 @@ def _takes_next_word(word: str, options: Mapping[str, click.Option]) -> bool:
 
 
 class PythonOption(NamedTuple):
-    """An option of Flink's for Python programs. `parameter`: the argument of a command that has its value."""
+    """An option of Flink's for Python programs. `parameter`: the name of the command's argument for its value."""
 
     setting: ConfigOption[str]
     parameter: str
@@ -179,27 +182,27 @@ PYTHON_OPTIONS: Final = (
         "Interpreter of the workers.",
     ),
 )
-"""Options that stand for a setting each."""
+"""Options that each stand for one setting."""
 REFUSED_OPTIONS: Final = (
     (
         ("-c", "--class"),
-        "there are no Java classes here: name the module to run with -pym, and the archive that has it with -pyfs",
+        "Java classes are not supported: name the module to run with -pym, and its archive with -pyfs",
     ),
     (
         ("-C", "--classpath"),
-        "there are no Java classes here: bring Python modules with -pyfs, and jars for Spark with -D spark.jars=...",
+        "Java classes are not supported: add Python modules with -pyfs, and jars for Spark with -D spark.jars=...",
     ),
     (
         ("-pyclientexec", "--pyClientExecutable"),
-        "the program runs in the interpreter of this command: start the command as '-m headrace' of that interpreter, "
-        "and name that of the workers with -pyexec",
+        "the program runs in the interpreter of this command: run '-m headrace' with the other interpreter, and set "
+        "the workers' interpreter with -pyexec",
     ),
     (
         ("-pypath", "--pyPythonPath"),
-        "bring the modules with -pyfs: they come to the workers' import path on every host",
+        "add the modules with -pyfs, which puts them on the workers' import path on every host",
     ),
 )
-"""Options of Flink that have no meaning here, and what to do."""
+"""Options of Flink that are not supported here, with the alternatives."""
 
 
 _LAUNCH_OPTIONS: Final = (
@@ -208,8 +211,8 @@ _LAUNCH_OPTIONS: Final = (
         "--target",
         metavar="NAME",
         help="Where jobs run: application (default) on a cluster of the program's own; per-job on a cluster for each "
-        "job, which ends with it; session on one of this machine that 'headrace cluster start' started; remote on one "
-        "that is named by -m.",
+        "job, which ends with it; session on a cluster of this machine that 'headrace cluster start' started; remote "
+        "on the cluster that -m names.",
     ),
     click.option(
         "-m",
@@ -234,7 +237,7 @@ _LAUNCH_OPTIONS: Final = (
     ),
     namespace_option,
     click.option(
-        "-v", "--verbose", "is_verbose", is_flag=True, help="Log the work of Headrace itself."
+        "-v", "--verbose", "is_verbose", is_flag=True, help="Also log what Headrace itself does."
     ),
     json_option,
     click.argument("words", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED),
@@ -339,10 +342,10 @@ def program_options(command: Callable[..., int]) -> Callable[..., int]:
         option = click.option(*each.names, each.parameter, metavar=each.metavar, help=each.help)
         called = option(called)
     called = click.option(
-        *MODULE_NAMES, "module", metavar="MODULE", help="Module to run as program."
+        *MODULE_NAMES, "module", metavar="MODULE", help="Module to run as the program."
     )(called)
     called = click.option(
-        *PROGRAM_NAMES, "python", metavar="PATH", help="The program, as Flink names it."
+        *PROGRAM_NAMES, "python", metavar="PATH", help="The program file (Flink's spelling)."
     )(called)
     for option in reversed(_LAUNCH_OPTIONS):
         called = option(called)
@@ -358,13 +361,13 @@ def _target_settings(
     finds_session: bool,
     given_name: str | None,
 ) -> dict[str, str]:
-    """Return those of the target, once a session was found. `given_name`: the session that a setting names."""
+    """Return the settings of the target, after finding the session. `given_name`: the session that a setting names."""
     if target is None and (address is not None or cluster_name is not None):
         target = SESSION if address is None else REMOTE
     for option, value, needed in (("-m", address, REMOTE), ("--cluster", cluster_name, SESSION)):
         if value is not None and target != needed:
             raise click.UsageError(
-                f"{option} is for --target {needed}, and the target is {target}",
+                f"{option} needs --target {needed}, but the target is {target}",
                 click.get_current_context(silent=True),
             )
     settings: dict[str, str] = {}
@@ -385,7 +388,7 @@ def _target_settings(
 def recovery_settings(
     from_savepoint: str | None, allows_non_restored_state: bool, claim_mode: str | None
 ) -> dict[str, str]:
-    """Return the settings that the options of recovery stand for. A path is meant from here, not from the program."""
+    """Return the settings of the recovery options. A path is relative to the current folder, not the program's."""
     settings: dict[str, str] = {}
     if from_savepoint is not None:
         # Imported late: it brings Arrow.

@@ -1,4 +1,4 @@
-"""The run of a program as `__main__` in this process, with its Python files, and with the jobs that it leaves."""
+"""Runs a program as `__main__` in this process, with its Python files, and handles the jobs that it leaves."""
 
 import os
 import runpy
@@ -60,7 +60,8 @@ def run_here(
     """Run the program in this process and thread, close the executor, and return the exit code.
 
     `before_close` is called when the program has ended, while the cluster still answers. `on_ended` is called with the
-    exit code before `before_close`, and may replace it; not after SIGTERM. A second Ctrl-C has either called again.
+    exit code before `before_close`, and may replace it; not after SIGTERM. After a second Ctrl-C, the interrupted one
+    is called again.
 
     Jobs that the program leaves running end with it, which is an error, or are awaited.
     """
@@ -100,7 +101,7 @@ def _exit_code_of(
     find_left: Callable[[], Sequence[HeadraceError]],
     on_error: Callable[[BaseException], int],
 ) -> int:
-    """Run the program to its end, and return its exit code. Terminated, where SIGTERM comes."""
+    """Run the program to its end, and return its exit code. Terminated, if SIGTERM arrives."""
     try:
         with _program_sessions(settings):
             run_as_main(program)
@@ -126,7 +127,7 @@ def run_alone(
     on_submitted: "Callable[[JobClient], None] | None" = None,
     on_planned: OnPlanned | None = None,
 ) -> None:
-    """Run the program with its executor, and close that; whatever the program raises is raised, and nothing printed."""
+    """Run the program with its executor, then close the executor; errors of the program are raised and not printed."""
     set_default_settings(settings)
     set_active_executor(executor, on_submitted=on_submitted, on_planned=on_planned)
     program_begins()
@@ -140,7 +141,7 @@ def run_alone(
 
 
 def run_as_main(program: Program) -> None:
-    """Run a program as `python program.py` would, or its module as `python -m`."""
+    """Run a program like `python program.py`, or its module like `python -m`."""
     with program_environment(program):
         if program.module is None:
             runpy.run_path(str(program.path), run_name="__main__")
@@ -150,7 +151,7 @@ def run_as_main(program: Program) -> None:
 
 @contextmanager
 def program_environment(program: Program) -> Generator[None, None, None]:
-    """`sys.argv` as `python program.py` would have it, and the program's own modules in front on the import path."""
+    """Set `sys.argv` as `python program.py` would, and put the program's own modules first on the import path."""
     previous_argv, previous_path = sys.argv, list(sys.path)
     sys.argv = [str(program.path), *program.arguments]
     # Not the folder around that of a module: others may write there.
@@ -163,13 +164,13 @@ def program_environment(program: Program) -> Generator[None, None, None]:
 
 
 class _PlanMade(BaseException):
-    """Leaves the program at its `execute()`; no `except Exception` of a program holds it up."""
+    """Leaves the program at its `execute()`; no `except Exception` of the program catches it."""
 
 
 def planned_by(
     make: "Callable[[StreamGraph, Settings], T]", run: Callable[[OnPlanned], object]
 ) -> T | None:
-    """Run a program up to its first `execute()`, and return what `make` makes of its graph; None without one."""
+    """Run a program up to its first `execute()`; return the result of `make` for its graph, or None without one."""
     made: list[T] = []
 
     def leave(graph: "StreamGraph", settings: Settings) -> NoReturn:
@@ -191,7 +192,7 @@ def provide_python_files(settings: dict[str, str]) -> None:
 
 
 def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
-    """Have the sessions that the program makes itself obey the command line."""
+    """Apply the settings of the command line to the Spark sessions that the program makes itself."""
     if runs_elsewhere(Settings(settings)):
         return nullcontext()
     # Imported late: a client of another cluster needs no Spark.
@@ -204,7 +205,7 @@ def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
 
 
 def _refuse_unexecuted() -> None:
-    """Raise ProgramError where a program ended without a job, or with a sink that no job has, as in Flink."""
+    """Raise ProgramError if a program ended without a job, or with a sink that no job has, as in Flink."""
     operator = unexecuted_operator()
     if operator is not None:
         raise ProgramError(unexecuted_text(operator))
@@ -215,7 +216,7 @@ def _with_left_jobs(
     find_left: Callable[[], Sequence[HeadraceError]],
     on_error: Callable[[BaseException], int],
 ) -> int:
-    """Tell of jobs that end with the program, and of those that failed unseen; return the exit code."""
+    """Report jobs that end with the program, and jobs that failed unnoticed; return the exit code."""
     for error in find_left():
         on_error(error)
         code = code or EXIT_FAILED

@@ -1,6 +1,6 @@
-"""The live display of a running job: a table on a terminal, plain lines elsewhere, or only what it waits for.
+"""The live display of a running job: a table on a terminal, plain lines elsewhere, or only the reason for a wait.
 
-It asks the Dispatcher for the job's details. The content is computed from two snapshots of them by pure functions.
+The display asks the Dispatcher for the job's details; pure functions compute its content from two snapshots of them.
 """
 
 import re
@@ -32,7 +32,7 @@ _LATE: Final = (names.NUM_LATE_RECORDS_DROPPED.name, names.NUM_LATE_RECORDS_DIVE
 
 @dataclass(frozen=True)
 class CountedVertex(VertexFigures):
-    """A vertex with its counts; no watermark before every subtask has one, and shares of those that run now."""
+    """A vertex with its counts; watermark None before every subtask has one; shares of the running subtasks."""
 
     records_in: int = 0
     records_out: int = 0
@@ -93,7 +93,7 @@ def _counted(
 
 
 def _handled(vertex: VertexDetails) -> float:
-    """Records taken, or for a source, which takes none, records given."""
+    """Return the number of records received, or for a source, the number of records sent."""
     return max(_figure(vertex, names.NUM_RECORDS_IN), _figure(vertex, names.NUM_RECORDS_OUT))
 
 
@@ -111,7 +111,7 @@ def _share(vertex: VertexDetails, row: MetricName) -> float | None:
 
 
 def _late(vertex: VertexDetails) -> int:
-    """Records that any operator of the vertex dropped, or gave to a side output: counted below each operator's name."""
+    """Return the number of late records that operators of the vertex dropped or sent to a side output."""
     return int(
         sum(value for name, value in vertex.metrics.items() if name.rpartition(".")[2] in _LATE)
     )
@@ -151,7 +151,7 @@ _RUNNING_INTERVAL_S: Final = 30.0
 _WAIT_PATIENCE_MS: Final = 5_000.0
 _WAIT_INTERVAL_MS: Final = 60_000.0
 _SECONDS: Final = re.compile(r" \(for \d+ s\)")
-"""The part of an explanation that changes all the time."""
+"""The part of an explanation that changes every second."""
 _ASK_TIMEOUT_S: Final = 10.0
 _NAME_LENGTH_MIN: Final = 12
 # The other columns with their padding, at the widest they get: counts like `12.3 k`, a minute of event time.
@@ -169,7 +169,7 @@ class ProgressDisplay:
 
     @classmethod
     def choose(cls, wanted: bool | None) -> "ProgressDisplay | None":
-        """Make the display that was asked for; by default there is one where standard error is a terminal."""
+        """Return the display that was asked for; by default there is one if standard error is a terminal."""
         is_terminal = sys.stderr.isatty()
         return cls(is_terminal=is_terminal) if (is_terminal if wanted is None else wanted) else None
 
@@ -216,7 +216,7 @@ class ProgressDisplay:
 
 
 class SlotWait:
-    """Decides when people are told what a job waits for: after a while, and again where the cause has changed. Pure."""
+    """Decides when to report what a job waits for: after a while, and again if the cause has changed. Pure."""
 
     def __init__(self) -> None:
         self._since_ms: float | None = None
@@ -224,7 +224,7 @@ class SlotWait:
         self._told_ms = float("-inf")
 
     def line(self, explanation: str, monotonic_ms: float) -> str:
-        """Return what to say now, which is mostly nothing; `explanation` is empty while the job lacks no slot."""
+        """Return the text to print now, usually empty; `explanation` is empty while the job has all its slots."""
         if not explanation:
             self._since_ms, self._told = None, ""
             return ""
@@ -239,7 +239,7 @@ class SlotWait:
 
 
 class SlotWaitDisplay(ProgressDisplay):
-    """Says nothing of a job but what it waits for: where there is no display, and the cluster is another process."""
+    """Reports only what a job waits for; used without a display if the cluster is another process."""
 
     def __init__(self) -> None:
         super().__init__(is_terminal=False)
@@ -264,7 +264,7 @@ class SlotWaitDisplay(ProgressDisplay):
 
 
 def table_of(view: JobView, width: int) -> Table:
-    """Return the table for a terminal of `width` columns: names give way, figures stay whole."""
+    """Return the table for a terminal of `width` columns: names are shortened, figures are not."""
     name_length = max(_NAME_LENGTH_MIN, width - _FIGURES_WIDTH)
     table = Table(
         title=f"{view.name}: {view.status}, {view.elapsed_s:.0f} s",

@@ -51,18 +51,18 @@ Examples:
   headrace run --master 'local-cluster[2,2,2048]' departures.py
   headrace run -s savepoints/savepoint-1a2b3c-4d5e6f708192 departures.py
   headrace run -py departures.py -pyfs rules.py          as with `flink run`; -pym MODULE runs a module
-  headrace run -d departures.py                          goes on when you log out
+  headrace run -d departures.py                          keeps running when you log out
   headrace run --target session departures.py            on the session that 'headrace cluster start' started
   headrace run --target remote -m host:8081 -d departures.py
-  headrace run --target per-job -d departures.py         a cluster for the job alone, made for it
+  headrace run --target per-job -d departures.py         on a new cluster for the job alone
   headrace run -d --json departures.py | jq -r '.jobs[0]["job-id"]'     for a script
-  headrace run -d --supervise -D high-availability.type=file … departures.py    goes on when its driver dies
-  headrace run --standby -D high-availability.type=file … departures.py         takes over when its driver is gone
+  headrace run -d --supervise -D high-availability.type=file … departures.py    continues if its driver dies
+  headrace run --standby -D high-availability.type=file … departures.py         takes over if its driver dies
 """
 
 
 class _ClaimMode(click.Choice[str]):
-    """Names of claim modes with `-`, as here, or with `_`, as Flink writes them."""
+    """Names of claim modes with `-`, or with `_`, as Flink writes them."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(value.replace("_", "-"), param, ctx)
@@ -81,15 +81,15 @@ class _ClaimMode(click.Choice[str]):
     "--detached",
     "is_detached",
     is_flag=True,
-    help="Do not wait for the end of jobs: print the id of the first, and leave the program running with a cluster of "
-    "its own, or the jobs to the session or remote cluster.",
+    help="Print the id of the first job and do not wait for its end: the program keeps running with a cluster of its "
+    "own, or its jobs on the session or remote cluster.",
 )
 @click.option(
     "-sae",
     "--shutdownOnAttachedExit",
     "ends_with_client",
     is_flag=True,
-    help="Cancel jobs on a session or remote cluster when this command ends, however that comes.",
+    help="Cancel jobs on a session or remote cluster when this command ends for any reason.",
 )
 @click.option(
     "--cluster",
@@ -109,32 +109,32 @@ class _ClaimMode(click.Choice[str]):
     "--allow-non-restored-state",
     "--allowNonRestoredState",
     is_flag=True,
-    help="Ignore state of the snapshot that no operator of the program claims.",
+    help="Ignore state of the snapshot that belongs to no operator of the program.",
 )
 @click.option(
     "-cm",
     "--claim-mode",
     "--claimMode",
     type=_ClaimMode(["no-claim", "claim"], case_sensitive=False),
-    help="Whether the snapshot belongs to the job from then on, which may delete it.",
+    help="claim: the job owns the snapshot and may delete it; no-claim: it stays yours.",
 )
 @click.option(
     "--progress/--no-progress",
     default=None,
-    help="Show the job while it runs (default: on a terminal).",
+    help="Show a live view of the job (default: on a terminal).",
 )
 @click.option(
     "--standby",
     "is_standby",
     is_flag=True,
-    help="Wait behind the driver that runs the program, and take over when it is gone; with -d return as soon as it "
-    "waits (needs high-availability.type).",
+    help="Wait while another driver runs the program, and take over if it dies; with -d return as soon as it waits "
+    "(needs high-availability.type).",
 )
 @click.option(
     "--supervise",
     "is_supervised",
     is_flag=True,
-    help="With -d: have a small process start the driver again whenever it ends before its program does (needs "
+    help="With -d: let a small process restart the driver whenever it ends before its program does (needs "
     "high-availability.type).",
 )
 def run(
@@ -175,8 +175,8 @@ def run(
 
 
 def _refuse_highly_available_job(settings: dict[str, str]) -> None:
-    """Raise UsageError before the program begins, whose first job would be refused."""
-    # Imported late: nobody else needs it.
+    """Raise UsageError before the program begins, because its first job would be refused."""
+    # Imported late: only this branch needs it.
     from headrace.cli.daemon.daemon_cluster_descriptor import refuse_highly_available_job
 
     try:
@@ -188,18 +188,17 @@ def _refuse_highly_available_job(settings: dict[str, str]) -> None:
 def _refuse_unrecoverable(
     settings: dict[str, str], *, is_supervised: bool, is_detached: bool
 ) -> None:
-    """Raise UsageError where no other driver could go on with the program."""
+    """Raise UsageError if no other driver could continue the program."""
     given, option = Settings(settings), "--supervise" if is_supervised else "--standby"
     if runs_elsewhere(given) or not is_highly_available(given):
         raise click.UsageError(
-            f"{option} is for programs with a cluster of their own whose next driver goes on with their jobs: -D "
-            f"{HIGH_AVAILABILITY_TYPE.key}=… and its neighbours ('headrace options high-availability' lists them), "
-            "and no --target"
+            f"{option} needs a program with a cluster of its own whose next driver continues its jobs: set -D "
+            f"{HIGH_AVAILABILITY_TYPE.key}=… and related settings ('headrace options high-availability' lists them), "
+            "and leave out --target"
         )
     if is_supervised and not is_detached:
         raise click.UsageError(
-            "--supervise is for daemons: add -d; what starts a program in the foreground sees how it ends, and starts "
-            "it again"
+            "--supervise needs -d: without it, let systemd or the container restart the program"
         )
 
 
@@ -243,7 +242,7 @@ def _run_shown(
     is_detached: bool,
     answer: "_RunAnswer | None" = None,
 ) -> int:
-    """Run the program here with what shows its jobs: the id, the display, the answer of `--json`."""
+    """Run the program in this process and show its jobs: the id, the display, the answer of `--json`."""
     # Imported late: it brings numpy.
     from headrace.cli.progress import ProgressDisplay, SlotWaitDisplay
 
@@ -297,7 +296,7 @@ def _run_highly_available(
     before_close: Callable[[], None],
     on_error: Callable[[BaseException], int],
 ) -> int:
-    """Run the program on a cluster of its own once this driver leads it, and say meanwhile who does."""
+    """Run the program on a cluster of its own once this driver leads it; print the leader while it waits."""
     # Imported late: few programs need it.
     from headrace.cli.application_run import run_application
     from headrace.cluster.high_availability.lease import LeaderRecord, leader_at
@@ -336,7 +335,7 @@ class _RunAnswer:
         return report_failure(error)
 
     def ask_jobs(self) -> None:
-        """Ask for names and states of the jobs, while their cluster answers."""
+        """Ask for names and states of the jobs, while their cluster still answers."""
         self._jobs = [_job_facts(client) for client in self._clients]
 
     def document(self, code: int) -> dict[str, Any]:
@@ -354,7 +353,7 @@ def _job_facts(client: "JobClient") -> dict[str, str]:
 
 @contextmanager
 def _only_answer_on_standard_output() -> Generator[None, None, None]:
-    """Have all that is printed meanwhile on standard error, by Spark's JVM and other children as well."""
+    """Send all output of the block to standard error, including that of Spark's JVM and other children."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

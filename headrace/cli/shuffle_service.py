@@ -35,12 +35,12 @@ _OPTIONS: Final = {
     RPC_PORT.key: "--port",
     DATA_PORT.key: "--data-port",
 }
-"""Options of this command by the setting that they stand for, unless -D sets it."""
+"""Options of this command by the setting for which they stand, unless -D sets it."""
 
 _HELP: Final = """\
-Run a remote shuffle service until it is interrupted.
+Run a remote shuffle service until interrupted.
 
-TaskManagers push the results of blocking exchanges to it, so that a result outlives the TaskManager that made it. A
+TaskManagers push the results of blocking exchanges to it, so that a result outlives its TaskManager. A
 service that starts in the same directory finds all committed results, even after a kill -9. Spark is not started.
 
 \b
@@ -52,7 +52,7 @@ Try it:
                -D execution.batch-shuffle-mode=ALL_EXCHANGES_BLOCKING job.py
 
 \b
-If other hosts can reach it, it speaks TLS, with the identity of `headrace.security.identity-file`:
+If other hosts can reach it, it uses TLS, with the identity of `headrace.security.identity-file`:
   headrace shuffle-service --host 0.0.0.0 --advertised-host shuffle-1.example.org \\
                -D headrace.security.identity-file=/secrets/identity.pem …
 """
@@ -60,23 +60,21 @@ If other hosts can reach it, it speaks TLS, with the identity of `headrace.secur
 
 @click.command(name="shuffle-service", help=_HELP)
 @click.option(
-    "--directory", required=True, type=click.Path(path_type=Path), help="Directory of its results."
+    "--directory", required=True, type=click.Path(path_type=Path), help="Directory for the results."
 )
 @click.option(
     "--secret-file",
     required=True,
     type=click.Path(path_type=Path),
-    help="File with the secret that it shares with its clusters; made if it does not exist.",
+    help="File with the secret shared with its clusters; created if it does not exist.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address at which it listens.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address on which to listen.")
 @click.option(
     "--advertised-host",
     default="",
-    help="Name or address at which clusters reach it. Unset: that of --host, or for 0.0.0.0 the machine's name.",
+    help="Name or address at which clusters reach it. Default: that of --host, or for 0.0.0.0 the machine's name.",
 )
-@click.option(
-    "--port", default="7601", show_default=True, help="Port for calls; 0 for any free one."
-)
+@click.option("--port", default="7601", show_default=True, help="Port for RPC; 0 for any free one.")
 @click.option(
     "--data-port", default="7602", show_default=True, help="Port for results; 0 for any free one."
 )
@@ -92,7 +90,7 @@ def shuffle_service(
     definitions: tuple[tuple[str, str], ...],
     is_json: bool,
 ) -> None:
-    """The command."""
+    """Run the shuffle service; the help text is `_HELP`."""
     given = dict(definitions)
     refuse_unusable(given)
     secret_file = secret_file.expanduser()
@@ -139,21 +137,21 @@ def shuffle_service(
             click.echo(f"{ADDRESS.key}: {process.address}")
         wait_until_asked()
     _refuse(failures)
-    click.echo("the shuffle service ends; its committed results stay", err=is_json)
+    click.echo("the shuffle service ends; its committed results are kept", err=is_json)
 
 
 def _refuse(failures: list[BaseException]) -> None:
-    """Raise the first of them, where there is one, as what the service ends with."""
+    """Raise the first of the errors, if any, as the reason for which the service ends."""
     if failures:
         error = failures[0]
         raise click.ClickException(
-            f"the shuffle service failed and ends; its committed results stay. {type(error).__name__}: {error}"
+            f"the shuffle service failed and ends; its committed results are kept. {type(error).__name__}: {error}"
         ) from error
 
 
 @contextlib.contextmanager
 def _errors_by_option(given: Collection[str]) -> Generator[None, None, None]:
-    """Name the command's own options in errors, where they and not -D (`given`) set what is wrong."""
+    """Name the command's own options in errors about values that they set and -D (`given`) does not."""
     try:
         yield
     except ConfigurationError as error:
@@ -173,9 +171,9 @@ def _errors_by_option(given: Collection[str]) -> Generator[None, None, None]:
 
 
 def _identity(settings: Settings, host: str, known_as: str) -> TlsIdentity | None:
-    """Return the TLS identity of the service, or None for clear text. ConfigurationError.
+    """Return the TLS identity of the service, or None for plaintext. ConfigurationError.
 
-    A listener of this host alone that others reach all the same, by a tunnel or as a container, is treated like theirs.
+    A local listener that other hosts reach by a tunnel or as a container is treated like a public one.
     """
     # Both are asked, so that both may refuse.
     if not any([needs_tls(settings, each) for each in (host, known_as)]):
@@ -185,9 +183,9 @@ def _identity(settings: Settings, host: str, known_as: str) -> TlsIdentity | Non
         raise ConfigurationError(
             IDENTITY_FILE.key,
             None,
-            f"a shuffle service at {host} speaks TLS, with the identity of its clusters; give it and them a file, or "
-            f"set '{SSL_ENABLED.key}' to false, and beyond this host '{ALLOW_PLAINTEXT.key}' to true, if its network "
-            "is private",
+            f"a shuffle service at {host} uses TLS, with the identity of its clusters: give the service and the "
+            f"clusters a file, or set '{SSL_ENABLED.key}' to false, and for other hosts '{ALLOW_PLAINTEXT.key}' to "
+            "true, if the network is private",
         )
     return identity
 

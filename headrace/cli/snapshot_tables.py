@@ -75,7 +75,7 @@ def facts(snapshot: InspectedSnapshot, metadata: CheckpointMetadata) -> list[tup
 
 
 def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
-    """Return names and values that describe the edit that made the snapshot; none where no edit made it."""
+    """Return names and values that describe the edit that made the snapshot; none if no edit made it."""
     edit = metadata.edit
     if edit is None:
         return []
@@ -107,9 +107,9 @@ def verification_lines(verification: Verification) -> list[str]:
 
 
 def verified_line(snapshot: InspectedSnapshot) -> str:
-    """Return the line that reports a snapshot as whole, with the amount that was read."""
+    """Return the line that reports a snapshot as complete and unchanged, with the amount of data that was read."""
     metadata = snapshot.metadata
-    assert metadata is not None, "what cannot be read is not verified"
+    assert metadata is not None, "a snapshot that cannot be read is not verified"
     file_count = len({file.uri for file in metadata.files()})
     return (
         f"{_kind(metadata)} {metadata.checkpoint_id} of job '{metadata.job_name}' is whole: "
@@ -119,11 +119,11 @@ def verified_line(snapshot: InspectedSnapshot) -> str:
 
 
 def fault_lines(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> list[str]:
-    """Return the lines that say why a snapshot is not whole; each names a file."""
+    """Return the lines that explain why a snapshot is damaged; each names a file."""
     lines: list[str] = []
     uri = f"{snapshot.uri}/{METADATA_NAME}"
     if snapshot.condition is SnapshotCondition.UNPUBLISHED:
-        lines.append(f"{uri} is not there: {snapshot.reason}")
+        lines.append(f"{uri} is missing: {snapshot.reason}")
     elif snapshot.reason:
         lines.append(snapshot.reason if uri in snapshot.reason else f"{uri}: {snapshot.reason}")
     return [*lines, *(f"{one.reason} ({one.place})" for one in faults)]
@@ -134,7 +134,7 @@ def snapshot_json(
 ) -> dict[str, Any]:
     """Return a snapshot as JSON, with the result of its verification, if there is one.
 
-    `damaged` is null where nothing could be looked at; `unverified` says what was not, and why.
+    `damaged` is null if nothing could be checked; `unverified` lists what was not checked, and why.
     """
     shown: dict[str, Any] = {"location": snapshot.uri, "condition": snapshot.condition.value}
     if snapshot.reason:
@@ -200,7 +200,7 @@ def _kind(metadata: CheckpointMetadata) -> str:
 
 
 def _expired_row_count(operator: OperatorSnapshot) -> int | None:
-    """Return the number of rows that had expired, or None where it is not known."""
+    """Return the number of rows that had expired, or None if it is not known."""
     if operator.row_count is None:
         return None
     return sum(
@@ -209,7 +209,7 @@ def _expired_row_count(operator: OperatorSnapshot) -> int | None:
 
 
 def _states(operator: OperatorSnapshot) -> str:
-    """Return the tables and names of its states with their expired share; a finished operator says so."""
+    """Return the tables and names of an operator's states with their expired share; a finished operator is marked."""
     if operator.is_finished:
         return "finished"
     expired: Counter[str] = Counter()

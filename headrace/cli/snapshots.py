@@ -1,5 +1,6 @@
 """Commands for checkpoints and savepoints in files, without a job or Spark: list, show, verify, dispose."""
 
+import copy
 import sys
 from typing import Final
 
@@ -35,20 +36,20 @@ from headrace.state_processor.verification import Verification, places_of, unsou
 _LIST_HELP: Final = """\
 List the checkpoints and savepoints at PATH, the newest last: a folder of snapshots, of a job, or of all jobs.
 
-Those whose time is not known, as they are not complete or cannot be read, come after all others.
+Snapshots without a known time, which are incomplete or cannot be read, come last.
 
 \b
 Try it:
-  headrace checkpoint list /data/checkpoints
-  headrace checkpoint list s3://bucket/checkpoints/1a2b3c4d5e6f...
+  headrace {group} list /data/{group}s
+  headrace {group} list s3://bucket/{group}s/1a2b3c4d5e6f...
 """
 _SHOW_HELP: Final = """\
 Show one checkpoint or savepoint: PATH is its folder, or its `_metadata`.
 
 \b
 Try it:
-  headrace checkpoint show /data/checkpoints/1a2b.../chk-7
-  headrace checkpoint show --verify savepoint-1a2b3c-4d5e6f708192
+  headrace {group} show {snapshot}
+  headrace {group} show --verify {snapshot}
 """
 _VERIFY_HELP: Final = """\
 Check that the checkpoint or savepoint at PATH (its folder, or its `_metadata`) is complete and unchanged.
@@ -58,9 +59,14 @@ the first line of the error names the file, and the exit code is 1.
 
 \b
 Try it:
-  headrace checkpoint verify /data/checkpoints/1a2b.../chk-7
-  headrace checkpoint verify savepoint-1a2b3c-4d5e6f708192 && headrace run -s savepoint-1a2b3c-4d5e6f708192 job.py
+  headrace {group} verify {snapshot}
+  headrace {group} verify {snapshot} && headrace run -s {snapshot} job.py
 """
+_EXAMPLE_SNAPSHOTS: Final = {
+    "checkpoint": "/data/checkpoints/1a2b.../chk-7",
+    "savepoint": "/data/savepoints/savepoint-1a2b3c-4d5e6f708192",
+}
+"""Snapshots in the examples of the help texts, by the group of the command."""
 _DISPOSE_HELP: Final = """\
 Delete the savepoint at PATH, with all its files.
 
@@ -74,12 +80,27 @@ _key_file = click.option(
 )
 
 
-@click.command(name="list", help=_LIST_HELP)
+class _SnapshotCommand(click.Command):
+    """A command of the groups `checkpoint` and `savepoint`, whose help text has examples with the group's name."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        group = _group_of(ctx)
+        shown = copy.copy(self)
+        shown.help = (self.help or "").format(group=group, snapshot=_EXAMPLE_SNAPSHOTS[group])
+        click.Command.format_help_text(shown, ctx, formatter)
+
+
+def _group_of(ctx: click.Context | None) -> str:
+    name = ctx.parent.info_name if ctx is not None and ctx.parent is not None else None
+    return name if name in _EXAMPLE_SNAPSHOTS else "checkpoint"
+
+
+@click.command(name="list", cls=_SnapshotCommand, help=_LIST_HELP)
 @click.argument("path")
 @_key_file
 @json_option
 def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
-    """List snapshots; the exit code is 1 where there is no such folder."""
+    """List snapshots; the exit code is 1 if there is no such folder."""
     found = (_inspected(folder, key_file) for folder in find_snapshots(path))
     snapshots = sorted(found, key=_time_of)
     if not snapshots and not is_there(absolute_uri(path)):
@@ -93,7 +114,7 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     return 0
 
 
-@click.command(help=_SHOW_HELP)
+@click.command(cls=_SnapshotCommand, help=_SHOW_HELP)
 @click.argument("path")
 @click.option(
     "--verify", is_flag=True, help="Also read every file, and check that it is unchanged."
@@ -101,7 +122,7 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
 @_key_file
 @json_option
 def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
-    """Show one snapshot; the exit code is 1 where it could not be restored."""
+    """Show one snapshot; the exit code is 1 if it could not be restored."""
     snapshot = _only_one(path, key_file)
     verification = _verified(snapshot) if verify else None
     if is_json:
@@ -114,12 +135,12 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     return 0 if is_fine else EXIT_FAILED
 
 
-@click.command(help=_VERIFY_HELP)
+@click.command(cls=_SnapshotCommand, help=_VERIFY_HELP)
 @click.argument("path")
 @_key_file
 @json_option
 def verify(path: str, key_file: str | None, is_json: bool) -> int:
-    """Verify one snapshot; the exit code is 1 where it could not be restored."""
+    """Verify one snapshot; the exit code is 1 if it could not be restored."""
     snapshot = _only_one(path, key_file)
     verification = _verified(snapshot)
     if is_json:
@@ -137,14 +158,15 @@ def _time_of(snapshot: InspectedSnapshot) -> tuple[bool, int]:
 
 
 def _only_one(path: str, key_file: str | None) -> InspectedSnapshot:
-    """The one snapshot at a path. MetadataMissingError; click's UsageError where there are several."""
+    """Return the one snapshot at a path. MetadataMissingError; click's UsageError if there are several."""
     found = find_snapshots(path)
     if not found:
         raise MetadataMissingError(path)
     if len(found) != 1:
+        ctx = click.get_current_context(silent=True)
         raise click.UsageError(
-            f"{path} is not a snapshot; 'headrace checkpoint list {path}' shows the {len(found)} in it",
-            click.get_current_context(silent=True),
+            f"{path} is not a snapshot; 'headrace {_group_of(ctx)} list {path}' shows the {len(found)} in it",
+            ctx,
         )
     return _inspected(found[0], key_file)
 
@@ -155,7 +177,7 @@ def _verified(snapshot: InspectedSnapshot) -> Verification:
         # Nobody knows what belongs to it.
         return Verification(unverified=(snapshot.uri,))
     if not _is_complete(snapshot):
-        # What is not to be trusted may name any file: none of them is touched.
+        # Untrusted metadata may name any file, so none of its files is read.
         return Verification(unverified=tuple(places_of(metadata)) or (snapshot.uri,))
     return Verification(damaged=tuple(unsound_files(metadata)))
 
@@ -169,7 +191,7 @@ def _inspected(folder: str, key_file: str | None) -> InspectedSnapshot:
 
 
 def key_settings(key_file: str | None) -> Settings:
-    """The settings that an option `--key-file` stands for."""
+    """Return the settings for which the option `--key-file` stands."""
     return Settings({} if key_file is None else {KEY_FILE.key: key_file})
 
 
@@ -185,7 +207,7 @@ def _print_snapshot(snapshot: InspectedSnapshot) -> None:
 
 
 def _console() -> Console:
-    # Where nobody watches, lines are as long as they are.
+    # Without a terminal, lines are not wrapped.
     return Console() if sys.stdout.isatty() else Console(width=200, highlight=False)
 
 
@@ -194,7 +216,7 @@ def _console() -> Console:
 @_key_file
 @json_option
 def dispose(path: str, key_file: str | None, is_json: bool) -> int:
-    """Delete a savepoint; only what is one for certain."""
+    """Delete a savepoint; anything else is refused."""
     disposed = dispose_savepoint(path, key_settings(key_file))
     metadata = disposed.metadata
     said = f"savepoint {metadata.checkpoint_id} of job '{metadata.job_name}' is deleted"

@@ -1,4 +1,4 @@
-"""Termination of commands that run until they are interrupted."""
+"""Ends commands that run until they are interrupted."""
 
 import contextlib
 import os
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def asked_to_end() -> Generator[Callable[[], None], None, None]:
-    """Yield a function that blocks until SIGTERM or SIGINT; those that come later, while it ends, change nothing.
+    """Yield a function that blocks until SIGTERM or SIGINT; later signals are ignored.
 
-    A handler runs between any two lines of this thread, another handler's among them: it may take no lock, as that of
-    an Event, which whoever it interrupts may hold.
+    A signal handler may interrupt this thread at any line, even in another handler: it must not take a lock, such as
+    that of an Event, which the interrupted code may hold.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(writing, False)
@@ -38,7 +38,7 @@ def asked_to_end() -> Generator[Callable[[], None], None, None]:
     try:
         yield wait
     finally:
-        # Also what comes while the interpreter ends changes nothing.
+        # Signals that arrive while the interpreter ends are ignored too.
         for number, handler in previous.items():
             signal.signal(number, signal.SIG_IGN if is_asked else handler)
         os.close(reading)
@@ -47,7 +47,7 @@ def asked_to_end() -> Generator[Callable[[], None], None, None]:
 
 @contextlib.contextmanager
 def interrupted_by_sigterm() -> Generator[None, None, None]:
-    """Let SIGTERM interrupt this thread as Ctrl-C does, so that what is open, as a screen, is closed."""
+    """Let SIGTERM interrupt this thread as Ctrl-C does, so that open resources, such as a screen, are closed."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -60,7 +60,7 @@ def interrupted_by_sigterm() -> Generator[None, None, None]:
 
 
 def to_its_end(step: Callable[[], T]) -> T:
-    """Do a step that a second Ctrl-C must not leave half done; it may be called again."""
+    """Run a step that a second Ctrl-C must not leave half done; it may be called again."""
     while True:
         try:
             return step()

@@ -63,13 +63,13 @@ One credit pays for one segment, and here each row fills one.
 
 
 def text_width(console_width: int) -> int:
-    """Return how wide the first column may be, or STACKED where there is no room for it."""
+    """Return the width of the first column, or STACKED if there is no room for it."""
     width = min(_TEXT_WIDTH_MAX, console_width - FIGURES_WIDTH)
     return width if width >= _TEXT_WIDTH_MIN else STACKED
 
 
 def heading(width: int) -> Table:
-    """Return the names of the columns, the first being `width` wide."""
+    """Return the names of the columns, the first of width `width`."""
     table = _grid(width)
     names = [Text(name, style="bold", justify="right") for name, _, _ in COLUMNS]
     rules = ["─" * column_width for _, column_width, _ in COLUMNS]
@@ -80,7 +80,7 @@ def heading(width: int) -> Table:
 
 
 def row(width: int, step: TraceStep, previous: Reading | None) -> RenderableType:
-    """Return a step; figures that differ from `previous` stand out."""
+    """Return a step; figures that differ from `previous` are highlighted."""
     happened = Text(step.text)
     for frame in step.sent:
         style = "cyan" if frame.source == PRODUCER else "magenta"
@@ -112,8 +112,8 @@ def conclusion(settings: TraceSettings, steps: Sequence[TraceStep]) -> Iterator[
     )
     if settings.channel_count == 1:
         yield (
-            "The gate has one remote channel, so it began with all floating segments (--channels 2 shows how they are "
-            "shared)."
+            "The gate has one remote channel, so it began with all floating segments (--channels 2 shows how they "
+            "are shared)."
         )
     broken = [step.number for step in steps if not step.is_lawful]
     if broken:
@@ -216,7 +216,7 @@ def trace() -> None:
 @click.option(
     "--slow-consumer",
     is_flag=True,
-    help="B's task takes a batch only when no other step is possible.",
+    help="Make B's task take a batch only when no other step is possible.",
 )
 @click.option("--step", "steps_by_key", is_flag=True, help="Wait for Enter after each step.")
 @click.option(
@@ -230,7 +230,7 @@ def trace() -> None:
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON object per step, with every field of each frame.",
+    help="Print one JSON object per step, with every field of each frame.",
 )
 @click.option(
     "--seed", type=int, default=None, help="Choose the order of steps at random, from this seed."
@@ -282,7 +282,7 @@ def _show(console: Console, what: RenderableType) -> None:
 
 
 def _paced(steps: list[TraceStep], delay_s: float, *, steps_by_key: bool) -> Iterator[TraceStep]:
-    """Give the steps one at a time, as fast as they are wanted."""
+    """Yield the steps one at a time, at the requested pace."""
     never = threading.Event()
     for index, step in enumerate(steps):
         yield step

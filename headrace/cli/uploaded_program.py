@@ -1,8 +1,8 @@
 """The process of an uploaded program: `python -m headrace.cli.uploaded_program DESCRIPTOR`, started by the driver.
 
 It reads a ProgramRequest from its standard input, runs the program as a client of that very cluster, and writes a
-ProgramOutcome to the descriptor once the first job was taken, or the plan made. What goes wrong is printed, and ends
-it. When its standard input ends, its driver is gone, and so is the process.
+ProgramOutcome to the descriptor once the first job was accepted, or the plan was made. Errors are printed, and end the
+process. It also ends when its standard input ends, because then its driver has ended.
 """
 
 import os
@@ -49,7 +49,7 @@ _EXIT_ABANDONED: Final = 143
 _ARCHIVES: Final = (".zip", ".whl")
 _KEYS: Final = {name: each.setting.key for each in PYTHON_OPTIONS for name in each.names}
 _IGNORED: Final = {name for names, _ in REFUSED_OPTIONS for name in names}
-"""Options without a meaning here: a client of Flink's sends them, too."""
+"""Options that are ignored: a client of Flink sends them, too."""
 
 
 def main() -> int:
@@ -77,9 +77,9 @@ def main() -> int:
 
 
 def program_of(request: ProgramRequest) -> tuple[Program, dict[str, str]]:
-    """Return what a request runs, with its settings.
+    """Return the program of a request, with its settings.
 
-    That is the uploaded file, a module of it, or what the arguments of a PythonDriver name.
+    The program is the uploaded file, a module of it, or the program that the arguments of a PythonDriver name.
     """
     uploaded = Path(request.path)
     settings = dict(request.settings)
@@ -102,7 +102,7 @@ def _expect_main(archive: Path) -> None:
     with zipfile.ZipFile(archive) as opened:
         if "__main__.py" not in opened.namelist():
             raise ProgramError(
-                f"{archive.name} has no __main__.py: add one, or name the module that is to run (entryClass)"
+                f"{archive.name} has no __main__.py: add one, or name the module to run (entryClass)"
             )
 
 
@@ -123,7 +123,7 @@ def _driven(uploaded: Path, arguments: tuple[str, ...], settings: dict[str, str]
         elif name in _KEYS:
             settings[_KEYS[name]] = value
         elif name not in _IGNORED:
-            raise ProgramError(f"the program's driver knows no argument {name}")
+            raise ProgramError(f"the program's driver has no argument {name}")
     return Program(path, tuple(rest), module)
 
 
@@ -144,7 +144,7 @@ def _run(
 
 
 class _FirstJobExecutor(RemoteExecutor):
-    """Gives the first job the id that was asked for."""
+    """Gives the first job the requested id."""
 
     def __init__(self, settings: Settings, job_id: str) -> None:
         super().__init__(settings)
@@ -167,7 +167,7 @@ def _without_job() -> int:
 
 
 def _take_request() -> ProgramRequest:
-    """Read the request, and watch for the end of the driver from then on; the program has no standard input."""
+    """Read the request, then watch for the end of the driver; the program has no standard input."""
     driver = os.dup(0)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -193,7 +193,7 @@ def _read(descriptor: int, size: int) -> bytes:
 
 
 class _Outcomes:
-    """The descriptor that takes one outcome, the first."""
+    """Writes the first outcome to the descriptor, and no other."""
 
     def __init__(self, descriptor: int) -> None:
         # No process that the program starts inherits it.
@@ -202,7 +202,7 @@ class _Outcomes:
         self.is_sent = False
 
     def send(self, outcome: ProgramOutcome) -> None:
-        """Tell the driver, unless it was told before."""
+        """Send an outcome to the driver, unless one was sent before."""
         if self.is_sent:
             return
         self.is_sent = True

@@ -13,24 +13,26 @@ _HELP: Final = """\
 Make Spark start faster on this machine.
 
 Runs a small job and stores the classes that Spark's JVM loaded for it in your cache directory (70 to 180 MB), as Java
-keeps them in memory. Every later `headrace run` starts from there. It takes about a minute, and is needed once for each
+keeps them in memory. Every later `headrace run` uses them. It takes about a minute, and is needed once for each
 version of Java and PySpark.
 
 \b
 Try it:
   headrace warm-up
-  headrace warm-up --remove        delete what was stored
+  headrace warm-up --remove        delete the stored classes
   headrace warm-up --json | jq -r .archive
 """
 
 
 @click.command(name="warm-up", help=_HELP)
 @click.option(
-    "--remove", is_flag=True, help="Delete what was stored, for all versions of Java and PySpark."
+    "--remove",
+    is_flag=True,
+    help="Delete the stored classes, for all versions of Java and PySpark.",
 )
 @json_option
 def warm_up(remove: bool, is_json: bool) -> int:
-    """Store the classes, or delete them."""
+    """Store the classes, or delete them; the help text is `_HELP`."""
     # Imported late: the help texts do not need Spark.
     from headrace.spark.session.class_archive import (
         class_archive,
@@ -54,7 +56,7 @@ def warm_up(remove: bool, is_json: bool) -> int:
     java = ensure_java()
     if java is None:
         raise click.UsageError(
-            "under spark-submit there is no JVM to start: run 'headrace warm-up' by itself"
+            "spark-submit has already started the JVM: run 'headrace warm-up' by itself"
         )
     archive = class_archive(java, cache)
     console = Console(stderr=True)

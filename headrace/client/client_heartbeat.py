@@ -1,4 +1,4 @@
-"""Heartbeats of a client for the jobs that are to end with it. Source: Flink ClientHeartbeatClient, ClientUtils."""
+"""Heartbeats of a client for the jobs that end with it."""
 
 import asyncio
 import logging
@@ -22,8 +22,8 @@ SHUTDOWN_ON_ATTACHED_EXIT: Final = ConfigOption(
     "execution.shutdown-on-attached-exit",
     bool,
     False,
-    "Whether a job on a cluster in another process is cancelled when its attached client ends, however that comes: "
-    "with the program, with Ctrl-C, or killed.",
+    "Whether a job on a cluster in another process is cancelled when its attached client ends in any way: with the "
+    "program, by Ctrl-C, or killed.",
 )
 HEARTBEAT_INTERVAL: Final = ConfigOption(
     "client.heartbeat.interval",
@@ -41,7 +41,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def tied_to_client(graph: JobGraph, settings: Settings) -> JobGraph:
-    """Return the job as one that ends with its client, where the settings say so. ConfigurationError."""
+    """Return the job as one that ends with its client, if the settings say so. ConfigurationError."""
     if not (settings.get_option(SHUTDOWN_ON_ATTACHED_EXIT) and settings.get_option(ATTACHED)):
         return graph
     timeout_ms = int(settings.duration_ms(HEARTBEAT_TIMEOUT))
@@ -61,7 +61,7 @@ async def keep_alive(
     timeout_ms: int,
     clock: Clock,
 ) -> None:
-    """Send heartbeats until the job has ended, or this is cancelled. What goes wrong is tried again."""
+    """Send heartbeats until the job has ended, or this coroutine is cancelled. Failed heartbeats are repeated."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
         try:
@@ -71,4 +71,4 @@ async def keep_alive(
         except (UnknownJobError, JobAlreadyEndedError):
             return
         except HeadraceError as error:
-            _LOG.warning("the cluster did not hear that job %s has a client: %s", job_id, error)
+            _LOG.warning("the heartbeat of the client of job %s failed: %s", job_id, error)

@@ -26,14 +26,14 @@ from headrace.rest.home.connections import (
 from headrace.rest.options import CONNECTION_FILE, SESSION_NAME
 
 _STARTER: Final = PER_JOB
-"""Executor that starts clusters: its host also starts those that stay."""
+"""Executor that starts clusters; its host also starts sessions and applications."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 class ClusterDescriptor:
-    """Finds clusters that somebody has started, and ends them; those of hosts start clusters, too.
+    """Finds running clusters, and ends them; the descriptors of hosts also start clusters.
 
-    Errors of a start leave nothing of it.
+    After a failed start nothing of the cluster is left.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -52,20 +52,20 @@ class ClusterDescriptor:
         is_standby: bool = False,
         is_supervised: bool = False,
     ) -> DeployedCluster:
-        """Start a program with a cluster of its own, and return it once its first job was taken, or it stands by."""
+        """Start a program with its own cluster; return the cluster once its first job was accepted, or it stands by."""
         raise _cannot_start()
 
     def deploy_job_cluster(
         self, name: str, job_graph: JobGraph
     ) -> tuple[RestClusterClient, JobClient]:
-        """Start a cluster for a job, which ends with it, and return clients of both once the job was taken."""
+        """Start a cluster for a job, which ends with it; return clients of both once the job was accepted."""
         raise _cannot_start()
 
     def retrieve(self, cluster_id: str | None = None) -> RestClusterClient:
-        """Return a client of a cluster that runs: the session of this name, or the one that the settings name.
+        """Return a client of a running cluster: the session of this name, or the one that the settings name.
 
-        Where they name only an election, that is its leader. NoClusterError, NoSuchClusterError, SeveralClustersError,
-        ConnectionFileError, ConfigurationError.
+        If the settings name only an election, this is its leader. Raises NoClusterError, NoSuchClusterError,
+        SeveralClustersError, ConnectionFileError or ConfigurationError.
         """
         settings = self.settings
         if cluster_id is None and not _name_in(settings) and _election_in(settings):
@@ -77,7 +77,7 @@ class ClusterDescriptor:
         return RestClusterClient.of(self.find(cluster_id), settings)
 
     def find(self, cluster_id: str | None = None) -> FoundConnection:
-        """Return the connection to the cluster; errors as of `retrieve`."""
+        """Return the connection to the cluster; raises the errors of `retrieve`."""
         settings = self.settings
         if cluster_id is None and settings.get_option(TARGET) == SESSION:
             cluster_id = settings.get_option(SESSION_NAME) or None
@@ -97,12 +97,12 @@ class ClusterDescriptor:
         )
 
     def kill_cluster(self, cluster_id: str | None = None) -> None:
-        """End a cluster with its jobs; the errors of `retrieve`."""
+        """End a cluster with its jobs; raises the errors of `retrieve`."""
         with self.retrieve(cluster_id) as cluster:
             cluster.shut_down_cluster()
 
     def close(self) -> None:
-        """Release what it holds, which is nothing; clusters go on. Idempotent."""
+        """Release the descriptor's resources, of which there are none; clusters keep running. Idempotent."""
 
 
 class ClusterClientFactory:
@@ -122,7 +122,10 @@ class ClusterClientFactory:
         return self._settings.get_option(SESSION_NAME) or None
 
     def create_cluster_descriptor(self) -> ClusterDescriptor:
-        """Return the descriptor for `execution.target`: `remote` clusters are found, and all others started, too."""
+        """Return the descriptor for `execution.target`: for `remote`, it only finds clusters.
+
+        For other targets it also starts them.
+        """
         if self._settings.get_option(TARGET) == REMOTE:
             return ClusterDescriptor(self._settings)
         return load_entry_point(ENTRY_POINT_GROUP, _STARTER).create_cluster_descriptor(
@@ -131,7 +134,7 @@ class ClusterClientFactory:
 
 
 def _name_in(settings: Settings) -> str:
-    """Return the cluster that settings name by its session, its connection file or its address; else empty."""
+    """Return the cluster's name from the settings (session, connection file or address), or an empty string."""
     if settings.get_option(TARGET) == SESSION and settings.get_option(SESSION_NAME):
         return settings.get_option(SESSION_NAME)
     return settings.get_option(CONNECTION_FILE) or address_of(settings) or ""
@@ -146,7 +149,7 @@ def _election_in(settings: Settings) -> dict[str, str]:
 def _cannot_start() -> ConfigurationError:
     return ConfigurationError(
         TARGET.key, REMOTE,
-        "it names clusters that run already: name session, application or per-job to start one",
+        "this target is for running clusters: set it to session, application or per-job to start one",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""DeployedCluster: a cluster that was started, and the way to its client. Source: Flink ClusterClientProvider."""
+"""DeployedCluster: a cluster that was started, with access to its client. Source: Flink ClusterClientProvider."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +21,17 @@ class DeployedCluster(msgspec.Struct, frozen=True):
     connection_file: str = ""
     master: str = ""
     job_id: str = ""
-    """The first job of a program."""
+    """Id of the first job of a program."""
     leader: str = ""
     """The leader behind which a standby waits, at `address` if that is known; else empty."""
     pid: int = 0
     log_folder: str = ""
     supervisor_pid: int = 0
-    """Process that starts it again; 0: none does."""
+    """Process that restarts the driver; 0 if there is none."""
     supervisor_log_folder: str = ""
 
     def get_cluster_client(self, settings: Settings | None = None) -> "RestClusterClient":
-        """Return a client of it. HostError of a standby, which serves nobody yet; ConnectionFileError."""
+        """Return a client of the cluster. HostError for a standby, which has no clients yet; ConnectionFileError."""
         # Imported late: commands that only hear of a cluster need none of it.
         from headrace.client.rest_cluster_client import RestClusterClient
 
@@ -41,7 +41,8 @@ class DeployedCluster(msgspec.Struct, frozen=True):
 
             leader = leader_at(self.leader, self.address) or "it does not serve REST"
             raise HostError(
-                f"process {self.pid} takes no clients: ask who leads the cluster ({leader})"
+                f"process {self.pid} is a standby, which accepts no clients: connect to the leader of the cluster "
+                f"({leader})"
             )
         given = {} if settings is None else settings.to_dict()
         return RestClusterClient.of(connection_in(Path(self.connection_file)), given)

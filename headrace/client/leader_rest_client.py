@@ -1,7 +1,7 @@
-"""LeaderRestClient: asks the leader of a cluster over REST, whichever of its drivers that is at the time.
+"""LeaderRestClient: sends REST requests to the driver that currently leads a cluster.
 
-Its address is looked up at the first request, and again whenever nobody takes a request there. A request that may have
-arrived is never sent a second time here: whoever asked decides. Source: Flink RestClusterClient.
+The leader's address is looked up at the first request, and again whenever a request cannot be delivered. A request that
+may have arrived is never repeated here: the caller decides. Source: Flink RestClusterClient.
 """
 
 import http
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class LeaderRestClient:
-    """Asks as RestClient does, for `rest.retry.max-attempts` times with pauses of `rest.retry.delay`. Thread-safe."""
+    """Sends requests as RestClient does, at most `rest.retry.max-attempts` times with pauses of `rest.retry.delay`.
+
+    Thread-safe.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class LeaderRestClient:
 
     @property
     def address(self) -> str:
-        """Look for the leader, unless that was done, and return its address; empty where nobody is known to lead."""
+        """Look for the leader, unless it is known, and return its address; empty if no leader is known."""
         client = self._found()
         return "" if client is None else client.address
 
@@ -59,12 +62,15 @@ class LeaderRestClient:
         query: Mapping[str, object] | None = None,
         on_unready: OnUnready | None = None,
     ) -> bytes:
-        """Return the leader's answer. RestUnreachableError; what RestClient raises. `on_unready`: as there."""
+        """Return the leader's answer. Raises RestUnreachableError and the errors of RestClient.
+
+        `on_unready`: as in RestClient.
+        """
         attempt = 0
         while True:
             attempt += 1
             client = self._found()
-            reason = "none of its drivers leads, as far as it is to be seen"
+            reason = "no leader of the cluster is known"
             if client is not None:
                 try:
                     return client.exchange(
@@ -90,7 +96,7 @@ class LeaderRestClient:
             self._wait(self._retry_delay_s)
 
     def close(self) -> None:
-        """Look for no leader any more. Idempotent."""
+        """Stop looking for the leader. Idempotent."""
         self._retrieval.close()
 
     def _found(self) -> RestClient | None:
@@ -110,6 +116,6 @@ class LeaderRestClient:
 def leader_connection(
     retrieval: "LeaderRetrievalService", notify: Callable[[str], Any]
 ) -> FoundConnection | None:
-    """Return the connection to the leader, or None where nobody is known to lead. ConnectionFileError."""
+    """Return the connection to the leader, or None if no leader is known. ConnectionFileError."""
     address = retrieval.leader_address()
     return find_connection(address, notify) if address else None

@@ -1,4 +1,4 @@
-"""Program: a Python program that is to be run. Source: Flink ApplicationConfiguration, PackagedProgram."""
+"""Program: a Python program to be run. Source: Flink ApplicationConfiguration, PackagedProgram."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import msgspec
 class Program(msgspec.Struct, frozen=True):
     """A program with its arguments.
 
-    `path`: a file that Python runs. `module`: run this module instead, of the folder or archive `path`, or of
+    `path`: a file that Python runs. `module`: run this module instead, from the folder or archive `path`, or from
     `python.files`.
     """
 
@@ -18,5 +18,5 @@ class Program(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of a cluster of its own."""
+        """Return the default name of the program's own cluster."""
         return self.module or self.path.stem

@@ -1,4 +1,4 @@
-"""RemoteExecutor: runs a program's jobs on a cluster that runs already, in another process, by address or as a session.
+"""RemoteExecutor: runs a program's jobs on a running cluster in another process, by address or as a session.
 
 Source: Flink RemoteExecutor, AbstractSessionClusterExecutor.
 """
@@ -30,13 +30,13 @@ _OF_DATAFRAMES: Final = "dataframe-"
 
 
 class RemoteDataFrameError(ProgramError):
-    """A job has a DataFrame, which only the process that made it can read or write."""
+    """Raised if a job has a DataFrame, which only the process that made it can read or write."""
 
     def __init__(self, operator: str, location: str) -> None:
         place = f" ({location})" if location else ""
         super().__init__(
-            f"'{operator}'{place} is a DataFrame of this program's own Spark, which no other cluster reaches: write it "
-            "to files and read those with a FileSource, or run the program with its own cluster "
+            f"'{operator}'{place} is a DataFrame of this program's own Spark, which other clusters cannot reach: "
+            "write it to files and read them with a FileSource, or run the program with its own cluster "
             "(execution.target: application)"
         )
         self.operator = operator
@@ -56,7 +56,7 @@ class RemoteExecutor:
         self._is_closed = False
 
     def submit(self, job_graph: JobGraph) -> JobClient:
-        """Submit a job and return its handle once the cluster has taken it."""
+        """Submit a job and return its client once the cluster has accepted it."""
         check_values(job_graph.settings)
         refuse_dataframes(job_graph)
         job_graph = with_environment(job_graph)
@@ -78,9 +78,9 @@ class RemoteExecutor:
         return client
 
     def default_parallelism(self) -> int:
-        """Return the cluster's `parallelism.default`, or the number of slots that are free now; at least 1.
+        """Return the cluster's `parallelism.default`, or the number of currently free slots; at least 1.
 
-        Slots of other jobs are none of its own: it would wait for them with those that it got.
+        Slots of other jobs do not count, because the job would hold its own slots while it waits for them.
         """
         if self._parallelism is None:
             cluster = self._cluster()
@@ -89,7 +89,7 @@ class RemoteExecutor:
         return self._parallelism
 
     def known_parallelism(self) -> int | None:
-        """Return the default parallelism once the cluster was asked."""
+        """Return the default parallelism if the cluster was asked before, else None."""
         return self._parallelism
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
@@ -99,16 +99,16 @@ class RemoteExecutor:
         self._cluster().invalidate_cluster_dataset(data_set)
 
     def serves(self, settings: Settings) -> bool:
-        """Return whether these settings name the same cluster, and it is not known to be gone.
+        """Return whether these settings name the same cluster, and the cluster is not known to have ended.
 
-        A notebook outlives sessions, and may use several: one that was started again has another address and token.
+        A notebook may outlive a session and use several; a restarted session has another address and token.
         """
         with self._lock:
             is_over = self._is_closed or (self._client is not None and self._client.has_ended())
         return not is_over and ClusterDescriptor(settings).means_same_cluster(self._settings)
 
     def close(self) -> None:
-        """Leave the cluster, which goes on with the jobs. Idempotent."""
+        """Disconnect from the cluster, which continues the jobs. Idempotent."""
         with self._lock:
             self._is_closed = True
             client, self._client = self._client, None
@@ -125,12 +125,12 @@ class RemoteExecutor:
 
 
 def _interpreter_of(cluster: Settings) -> str:
-    """Return the interpreter that a cluster was started with; empty where its settings name none."""
+    """Return the interpreter of a cluster's settings; empty if they name none."""
     return cluster.to_dict().get("spark.pyspark.python") or cluster.get_option(PYTHON_EXECUTABLE)
 
 
 def refuse_dataframes(graph: JobGraph) -> None:
-    """Raise RemoteDataFrameError where a job reads or writes one."""
+    """Raise RemoteDataFrameError if a job reads or writes a DataFrame."""
     for vertex in graph.vertices:
         for operator in vertex.operators:
             if operator.coordinator.startswith(_OF_DATAFRAMES):

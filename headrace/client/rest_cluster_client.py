@@ -1,4 +1,4 @@
-"""RestClusterClient: a cluster in another process, its jobs and their handles.
+"""RestClusterClient: a client of a cluster in another process and of its jobs.
 
 Source: Flink ClusterClient, RestClusterClient.
 """
@@ -33,13 +33,13 @@ _LOG: Final = logging.getLogger(__name__)
 _CANCEL_TIMEOUT_S: Final = 10.0
 _NOTICE_INTERVAL_S: Final = 30.0
 _INLINE_BYTES_MAX: Final = 1 << 18
-"""Bytes of a job's payloads that stay in its graph: few enough for the messages of any cluster."""
+"""Size of the payloads that stay in a job's graph, small enough for the messages of any cluster."""
 
 
 class RestClusterClient:
     """A cluster, by its address or as the only one of this machine. Thread-safe; use it in `with`, or close it.
 
-    The token is HEADRACE_TOKEN where that is set, else that of the cluster's connection file.
+    The token is HEADRACE_TOKEN if that is set, else that of the cluster's connection file.
 
     Example:
         with RestClusterClient("127.0.0.1:8081") as cluster:
@@ -50,23 +50,23 @@ class RestClusterClient:
     def __init__(
         self, address: str | None = None, *, settings: Mapping[str, str] | None = None
     ) -> None:
-        """`address`: `host:port` or a URL. NoClusterError, SeveralClustersError, ConnectionFileError."""
+        """`address`: `host:port` or a URL. Raises NoClusterError, SeveralClustersError or ConnectionFileError."""
         self._open(find_connection(address, _LOG.info), settings)
 
     @classmethod
     def of(
         cls, found: FoundConnection, settings: Mapping[str, str] | None = None
     ) -> "RestClusterClient":
-        """Return the client of a connection that was found."""
+        """Return a client for a connection that was found before."""
         client = cls.__new__(cls)
         client._open(found, settings)
         return client
 
     @classmethod
     def of_leader(cls, settings: Settings) -> "RestClusterClient":
-        """Return the client of whichever driver leads the cluster that `high-availability` settings name.
+        """Return a client of the leading driver of the cluster that the `high-availability` settings name.
 
-        It follows a change of the leader, while it waits for the end of a job too. ConfigurationError.
+        It follows changes of the leader, also while it waits for the end of a job. ConfigurationError.
         """
         from headrace.cluster.high_availability.leader_retrieval_service import (
             open_leader_retrieval,
@@ -90,18 +90,18 @@ class RestClusterClient:
 
     @property
     def address(self) -> str:
-        """Return the address of REST; of a cluster with high availability that of its leader, which may change."""
+        """Return the address of the REST endpoint; with high availability that of the leader, which may change."""
         return self._rest.address
 
     def has_ended(self) -> bool:
-        """Return whether the cluster is known to be gone, by its connection file; without one nobody knows."""
+        """Return whether the cluster's connection file shows that it has ended; False without a connection file."""
         return isinstance(self._rest, RestClient) and self._rest.has_ended()
 
     def submit_job(self, graph: JobGraph) -> JobClient:
-        """Submit a job and return its handle once the cluster has taken it.
+        """Submit a job and return its client once the cluster has accepted it.
 
-        The job goes on without this process, unless `execution.shutdown-on-attached-exit` is set: then it ends when
-        this client is closed, or sends no heartbeats any more.
+        The job continues without this process, unless `execution.shutdown-on-attached-exit` is set: then it ends when
+        this client is closed or stops sending heartbeats.
         """
         graph = tied_to_client(graph, Settings(graph.settings))
         self._ask(self._dispatcher.submit(offload(graph, _INLINE_BYTES_MAX)))
@@ -120,7 +120,7 @@ class RestClusterClient:
         return self._ask(self._dispatcher.list_jobs())
 
     def get_job_client(self, job_id: JobId | str) -> JobClient:
-        """Return the handle of a job that anybody has submitted. UnknownJobError."""
+        """Return the client of any job of the cluster. UnknownJobError."""
         found = _id_of(job_id)
         self._ask(self._dispatcher.request_job_status(found))
         return self._handle(found)
@@ -163,15 +163,15 @@ class RestClusterClient:
         return self._ask(self._dispatcher.trigger_checkpoint(_id_of(job_id), is_full))
 
     def list_completed_cluster_datasets(self) -> tuple[DataSetInfo, ...]:
-        """Return what jobs left to the cluster, or are about to."""
+        """Return the data sets that jobs left in the cluster, or are about to leave."""
         return self._ask(self._dispatcher.list_data_sets())
 
     def invalidate_cluster_dataset(self, data_set: ClusterDataSetId) -> None:
-        """Delete what a job left, or is going to leave."""
+        """Delete a data set that a job left, or is going to leave."""
         self._ask(self._dispatcher.release_data_set(data_set))
 
     def slots_available(self) -> int:
-        """Return the number of slots of the cluster's TaskManagers that no job has now."""
+        """Return the number of free slots of the cluster's TaskManagers."""
         return self._ask(self._dispatcher.slots_available())
 
     def cluster_settings(self) -> dict[str, str]:
@@ -183,7 +183,7 @@ class RestClusterClient:
         self._ask(self._dispatcher.shut_down_cluster())
 
     def close(self) -> None:
-        """End this client, and the jobs that are tied to it; its cluster and other jobs go on. Idempotent."""
+        """Close this client, and cancel the jobs tied to it; the cluster and other jobs continue. Idempotent."""
         tied, self._tied = self._tied, []
         for client in tied:
             # Where the cluster does not hear it, it soon misses the heartbeats.
@@ -210,7 +210,7 @@ class RestClusterClient:
 
 
 class _RetryNotice:
-    """Warns once of a cluster that does not answer, and again only when that goes on for longer than one request."""
+    """Warns once about a cluster that does not answer, and again only if that lasts longer than one request."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         pause_count = settings.get_option(RETRY_MAX_ATTEMPTS) - 1
@@ -219,7 +219,7 @@ class _RetryNotice:
         self._silent_until_ms = float("-inf")
 
     def tell(self, error: RestUnreachableError | RestRefusedError) -> None:
-        """Log where nobody answers, and for how long it is tried again. Before each pause."""
+        """Log which address does not answer, and for how long requests are repeated. Called before each pause."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._silent_until_ms:
             return

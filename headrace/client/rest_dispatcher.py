@@ -1,6 +1,6 @@
-"""RestDispatcher: the Dispatcher of a cluster in another process, asked over REST.
+"""RestDispatcher: the Dispatcher of a cluster in another process, called over REST.
 
-What Flink's clients ask goes over Flink's routes. Answers that JSON would cut short are messages of the gateways
+Requests of Flink's clients use Flink's routes. Answers that JSON cannot represent fully are messages of the gateways
 (`headrace.rest.client_protocol`), and errors arrive as the classes that they have in the cluster.
 Source: Flink RestClusterClient.
 """
@@ -55,25 +55,25 @@ from headrace.rest.client_protocol import MESSAGE, OperationOutcome
 T = TypeVar("T")
 
 _AT_ONCE_MAX: Final = 16
-"""Requests that are under way, each on a thread of its own; more wait for their turn."""
+"""Number of concurrent requests, each on a thread of its own; others are queued."""
 _CHUNK_BYTES: Final = 1 << 20
 _FAILURES_MAX: Final = 5
 """Failures in a row after which a transfer, or the wait for an operation, is given up."""
 _PAUSES_S: Final = 0.05, 1.0
-"""The first and the longest pause between two questions for an end."""
+"""The first and the longest pause between two requests for the end of an operation."""
 _READ_MARGIN_S: Final = 60.0
 _OK: Final = 200
 
 
 class ClusterLostError(ClusterClosedError):
-    """The cluster did not answer for so long that the end of its job cannot be learnt."""
+    """Raised if the cluster did not answer for so long that the end of its job is unknown."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the end of the job cannot be learnt: {reason}")
+        super().__init__(f"how the job ended is unknown: {reason}")
 
 
 class RestDispatcher(DispatcherGateway):
-    """Used on one event loop. Requests block, and run on threads of `run_blocking`."""
+    """Client of a Dispatcher, used on one event loop. Requests block, and run on threads of `run_blocking`."""
 
     def __init__(
         self, rest: RestClient | LeaderRestClient, run_blocking: BlockingRunner = run_in_thread
@@ -82,11 +82,11 @@ class RestDispatcher(DispatcherGateway):
         self._outlives_leader: Final = isinstance(rest, LeaderRestClient)
         self._run_blocking: Final = run_blocking
         self._turns: Final = asyncio.Semaphore(_AT_ONCE_MAX)
-        # Of jobs whose end is waited for in several pieces, each of which goes on where the one before has got to.
+        # For jobs whose end is awaited in several requests: each continues where the last one stopped.
         self._pauses_s: Final[dict[JobId, Iterator[float]]] = {}
 
     async def submit(self, job: OffloadedGraph) -> None:
-        """Bring a job's big payloads, then the job. BlobTransferError; what the Dispatcher raises."""
+        """Upload a job's large payloads, then submit the job. BlobTransferError, and the Dispatcher's errors."""
         leaders_lost = 0
         while True:
             await self._put_blobs(job)
@@ -94,7 +94,7 @@ class RestDispatcher(DispatcherGateway):
                 await self._submit(job.graph, is_repeated=leaders_lost > 0)
                 return
             except BlobNotFoundError:
-                # The leader that had them is gone, and the next one keeps nothing of a job that was not stored.
+                # The leader that had the blobs has ended, and the next one keeps no blobs of a job that was not stored.
                 leaders_lost += 1
                 if leaders_lost > _FAILURES_MAX:
                     raise
@@ -103,7 +103,10 @@ class RestDispatcher(DispatcherGateway):
         return await self._submit(graph)
 
     async def _submit(self, graph: JobGraph, *, is_repeated: bool = False) -> Acknowledge:
-        """Submit; again where the answer was lost. That the job is there already is an error unless `is_repeated`."""
+        """Submit the graph; repeat if the answer was lost.
+
+        A job that exists already is an error unless `is_repeated`.
+        """
         content, lost_count = msgspec.msgpack.encode(graph), 0
 
         def repeat() -> None:
@@ -131,7 +134,7 @@ class RestDispatcher(DispatcherGateway):
             except (BlobCorruptedError, RestUnreachableError) as error:
                 raise BlobTransferError(
                     f"job '{job.graph.name}' ({job.graph.job_id}) was not submitted, because "
-                    f"{blob_text(job.graph, key)} could not be brought to the cluster: {error}"
+                    f"{blob_text(job.graph, key)} could not be uploaded to the cluster: {error}"
                 ) from error
 
     async def _put_blob(self, job_id: JobId, key: BlobKey, content: bytes) -> None:
@@ -213,7 +216,7 @@ class RestDispatcher(DispatcherGateway):
         return JobStatus[(await self._json("GET", _job(job_id, "status")))["status"]]
 
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
-        """Ask again and again: a request that waits would hold a connection, of which a cluster has only so many."""
+        """Ask repeatedly, because a waiting request would hold one of the cluster's few connections."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_max_ms / 1000
         while True:
@@ -237,7 +240,7 @@ class RestDispatcher(DispatcherGateway):
             await asyncio.sleep(min(next(pauses_s), left_s))
 
     async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
-        """Return the job as it was at most `web.refresh-interval` ago, whatever age was asked for."""
+        """Return the job as it was at most `web.refresh-interval` ago, whatever `metrics_age_max_ms` is."""
         return await self._message(JobDetails, "GET", _job(job_id))
 
     async def request_job_plan(self, job_id: JobId) -> JobPlan:
@@ -302,16 +305,16 @@ class RestDispatcher(DispatcherGateway):
         return Acknowledge()
 
     async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """Return what jobs left to the cluster."""
+        """Return the data sets that jobs left in the cluster."""
         return await self._message(tuple[DataSetInfo, ...], "GET", "/datasets")
 
     async def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """Have the cluster drop what a job left, or is going to leave."""
+        """Delete a data set in the cluster that a job left, or is going to leave."""
         path = path_of("datasets", data_set.data_set_id.hex())
         await self._message(Acknowledge, "DELETE", path, query={"job": data_set.job_id.hex()})
 
     async def slots_available(self) -> int:
-        """Return the number of slots of the cluster's TaskManagers that no job has now."""
+        """Return the number of free slots of the cluster's TaskManagers."""
         return int((await self._json("GET", "/overview"))["slots-available"])
 
     async def cluster_settings(self) -> dict[str, str]:
@@ -324,7 +327,7 @@ class RestDispatcher(DispatcherGateway):
     async def _operation(
         self, path: str, status_path: str, body: Mapping[str, Any]
     ) -> OperationOutcome:
-        """Begin an operation, and wait for its end; what it failed with is raised."""
+        """Start an operation, and wait for its end; raises the operation's error."""
         # With an id of our own a request that is sent twice begins one operation.
         trigger_id = UniqueId.generate(system_random()).hex()
         await self._json("POST", path, {**body, "triggerId": trigger_id})
@@ -361,7 +364,7 @@ class RestDispatcher(DispatcherGateway):
             return msgspec.msgpack.decode(answer, type=message_type)
         except DECODE_ERRORS as error:
             problem = (
-                f"the answer is not what this version of Headrace knows ({error}): is {self._rest.address} the REST "
+                f"this version of Headrace does not understand the answer ({error}): is {self._rest.address} the REST "
                 "address of a cluster of the same version?"
             )
             raise RestRefusedError(method, path, _OK, [problem]) from error
@@ -384,7 +387,7 @@ class RestDispatcher(DispatcherGateway):
         try:
             return msgspec.json.decode(answer, type=answer_type)
         except DECODE_ERRORS as error:
-            problem = f"the answer is not what was asked for: is {self._rest.address} the REST address of a cluster?"
+            problem = f"the answer does not fit the request: is {self._rest.address} the REST address of a cluster?"
             raise RestRefusedError(method, path, _OK, [problem]) from error
 
     async def _exchange(

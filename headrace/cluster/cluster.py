@@ -1,4 +1,4 @@
-"""Cluster: the control plane of one cluster on one event loop: ResourceManager, Dispatcher, blobs and leaders.
+"""Cluster: the control plane of one cluster on one event loop: ResourceManager, Dispatcher, BlobServer and leaders.
 
 Source: Flink DispatcherResourceManagerComponent.
 """
@@ -55,19 +55,20 @@ WorkerNames = Callable[[int], str]
 
 
 class ClusterFailedError(HostError):
-    """A part of the control plane failed: its state cannot be trusted, and no job can run on this cluster any more."""
+    """A part of the control plane failed: its state cannot be trusted, and the cluster runs no more jobs."""
 
     domain = ErrorDomain.INTERNAL
 
     def __init__(self, cause: BaseException, *, is_followed: bool = False) -> None:
-        """`is_followed`: the cluster has high availability, and another process leads it next."""
+        """Set `is_followed` if the cluster has high availability, so that another process leads it next."""
         is_named = isinstance(cause, EndpointFailedError)
         text = str(cause) if is_named else f"{type(cause).__name__}: {cause}"
         what = (
-            "its jobs go on under the next leader, and the log has the traceback; start this process again as a standby"
+            "its jobs go on under the next leader; see the log for the traceback, and start this process again as a "
+            "standby"
             if is_followed
-            else "all its jobs fail, and the log has the traceback; start the program again, from its last checkpoint "
-            "with -s"
+            else "all its jobs fail; see the log for the traceback, and start the program again from its last "
+            "checkpoint with -s"
         )
         super().__init__(f"the control plane of the cluster has failed: {text}; {what}")
         self.__cause__ = cause
@@ -113,7 +114,7 @@ class Cluster:
         self._on_shut_down: Final = on_shut_down
         self._is_closing = False
         self.failure: BaseException | None = None
-        """The error that ended the cluster before its owner did, or None."""
+        """Error that ended the cluster before its owner did, or None."""
         rpc_service.on_fatal_error = self.failed
         settings, clock = rpc_service.settings, rpc_service.clock
         self._registry: Final = registry or MetricRegistry(settings, clock)
@@ -128,17 +129,17 @@ class Cluster:
         self._worker_host: Final = WorkerHost(
             driver,
             worker_name,
-            # The next leader would meet the same, and the one after it.
+            # The next leader would fail in the same way, and the one after it.
             ends_with_first_worker=high_availability is None,
         )
         self._replacements: Final = LeaderReplacements(REPLACEMENTS_MAX, settings, clock)
         self.leaders: Final = LeaderDirectory(rpc_service)
         self.resource_manager = self._create_resource_manager()
-        """The one that leads."""
+        """Current ResourceManager."""
         self.resource_manager_gateway: Final = self.resource_manager.self_gateway(
             ResourceManagerGateway
         )
-        """The way to whichever leads when it is called."""
+        """Gateway to the ResourceManager that leads at the time of the call."""
         tell_end(self.resource_manager_gateway, "ResourceManager")
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(settings), clock)
         self._coordinator_factories: Final = coordinator_factories
@@ -147,7 +148,7 @@ class Cluster:
             rpc_service, election, self._create_jobs, self._create_dispatcher, self.failed
         )
         self.dispatcher_gateway: Final = self._dispatchers.gateway
-        """The way to whichever leads when it is called. NotLeadingError while none does."""
+        """Gateway to the Dispatcher that leads at the time of the call. NotLeadingError while none leads."""
         self._metrics: Final = self._create_metrics(host)
 
     def _create_shuffle_master(self, secret: bytes, tls: TlsIdentity | None) -> ShuffleMaster:
@@ -167,11 +168,11 @@ class Cluster:
         )
 
     async def start_shuffle_master(self) -> None:
-        """Start the shuffle master, before `start`; the built-in one needs none."""
+        """Start the shuffle master, before `start`; the built-in one needs no start."""
         await self._shuffle_master.start()
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start all endpoints."""
         for endpoint in (self.leaders, self.blob_server, self.resource_manager):
             self._start(endpoint)
         self._dispatchers.start()
@@ -185,7 +186,7 @@ class Cluster:
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """The one that leads, or led last."""
+        """Dispatcher that leads, or led last."""
         return self._dispatchers.dispatcher
 
     def _create_jobs(
@@ -196,8 +197,8 @@ class Cluster:
         blob_server = self.blob_server.self_gateway(BlobServerGateway)
         stored_jobs = None
         if ha is not None:
-            assert leadership is not None, "a cluster is made once its process leads"
-            # Copies to and from the storage take as long as they take.
+            assert leadership is not None, "a cluster is only created in a leading process"
+            # Copies to and from the storage have no time limit.
             blob_server = with_timeout(blob_server, NO_TIMEOUT_MS)
             stored_jobs = StoredJobs(
                 ha, leadership, blob_server, settings, clock, random, self._run_blocking
@@ -238,22 +239,28 @@ class Cluster:
 
     @property
     def leading_epoch(self) -> int:
-        """Return the number of the leadership that holds at this moment; 0 where none does."""
+        """Number of the leadership that holds now; 0 if none does."""
         ha = self._high_availability
         return 0 if ha is None else ha.election.leading_epoch
 
     def announce(self, address: str) -> None:
-        """Let standbys know where this cluster serves its clients."""
+        """Publish to standbys the address at which this cluster serves clients."""
         if self._high_availability is not None:
             self._high_availability.election.announce(address)
 
     def release_leadership(self) -> None:
-        """Let the next leader follow, once everything is closed. May block: not on the loop. Idempotent."""
+        """Release the leadership to the next leader, after everything is closed. May block, so not on the loop.
+
+        Idempotent.
+        """
         if self._high_availability is not None:
             self._high_availability.close()
 
     async def leave_host(self, error: BaseException) -> None:
-        """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
+        """Fail all jobs with `error`, then stop all workers, because the host is about to go.
+
+        Requests are still answered.
+        """
         self._is_closing = True
         self._dispatchers.stop_following()
         await self._dispatchers.jobs.fail_jobs_and_wait(error)
@@ -261,7 +268,7 @@ class Cluster:
         await self._worker_host.close()
 
     async def close(self) -> None:
-        """Cancel all jobs, then stop all workers. What does not end in order keeps nothing else from its end."""
+        """Cancel all jobs, then stop all workers. An error of one part does not keep the others from ending."""
         self._is_closing = True
         self._dispatchers.stop_following()
         await self._metrics.close()
@@ -280,18 +287,18 @@ class Cluster:
         self._metrics.refresh_jobs()
 
     def failed(self, error: BaseException) -> None:
-        """Something that the cluster cannot do without has failed: end every job with it. The first failure counts."""
+        """End every job with `error`, because an essential part of the cluster has failed. The first failure counts."""
         if self._is_closing or self.failure is not None:
             return
         is_followed = self._high_availability is not None
         self._fail(ClusterFailedError(error, is_followed=is_followed))
 
     def close_reporters(self) -> None:
-        """Report metrics for the last time. May take seconds: not on the loop."""
+        """Report metrics for the last time. May take seconds, so not on the loop."""
         self._registry.close()
 
     def _ended(self, endpoint: RpcEndpoint, termination: asyncio.Future[None]) -> None:
-        """An endpoint is gone, which only its owner should cause."""
+        """Handle the end of an endpoint that its owner did not close."""
         cause = termination.exception() or RuntimeError("it was closed")
         is_replaceable = endpoint is self.resource_manager and self._may_replace()
         if is_replaceable and not isinstance(cause, EndpointStartError):
@@ -318,9 +325,9 @@ class Cluster:
         return not self._is_closing and self.failure is None and self._replacements.are_left
 
     def _replace_resource_manager(self, cause: BaseException) -> None:
-        """Let another one follow. The one before has ended whole: none of its calls is under way any more."""
+        """Replace a failed ResourceManager, which has ended completely, so that none of its calls is running."""
         _LOG.error(
-            "%s; another one follows it, and all tasks go on: %s",
+            "%s; another one replaces it, and all tasks go on: %s",
             EndpointFailedError(self.resource_manager.address, cause),
             self._replacements.count(),
         )
@@ -333,8 +340,8 @@ class Cluster:
         self._start(self.resource_manager)
 
     def _shuffle_master_failed(self, error: BaseException) -> None:
-        """The shuffle master cannot go on: no job can run without it, and the holder of the cluster is to end it."""
-        _LOG.critical("the shuffle service of the cluster is gone: %s", error)
+        """Fail the cluster because its shuffle master has failed: no job can run without it."""
+        _LOG.critical("the shuffle master of the cluster has failed: %s", error)
         if not self._is_closing and self.failure is None:
             self._fail(error)
 
@@ -346,9 +353,9 @@ class Cluster:
         self._on_shut_down()
 
     def _host_failed(self, error: BaseException) -> None:
-        _LOG.error("the host of the cluster is gone: %s", error)
+        _LOG.error("the host of the cluster has failed: %s", error)
         if self._high_availability is None:
             self._dispatchers.jobs.fail_jobs(error)
         elif not self._is_closing and self.failure is None:
-            # A leader that cannot run anything would keep others from it.
+            # A leader that cannot run jobs would keep others from leading.
             self._fail(error)

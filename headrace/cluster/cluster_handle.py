@@ -1,4 +1,4 @@
-"""ClusterHandle: a running cluster, for other threads of its process."""
+"""ClusterHandle: lets other threads of the process use a running cluster."""
 
 import asyncio
 import logging
@@ -29,14 +29,7 @@ _ASK_TIMEOUT_S: Final = 30.0
 
 
 class ClusterHandle:
-    """The way into a cluster, which closes it.
-
-    `dispatcher` and `resource_manager`, whichever leads, are called on `loop`. `leader_retrieval_address` is where
-    TaskManagers ask who leads. `output_address` is where TaskManagers send what
-    is printed there, empty where nobody shows it. `is_shutting_down` is set when a client has asked for the end of
-    the cluster: whoever holds the handle closes it. `log_folder` is the folder with the log files of the driver and of
-    TaskManagers of its host, or None where nobody writes any.
-    """
+    """Access to a running cluster for other threads; `close` ends the cluster."""
 
     def __init__(
         self,
@@ -72,7 +65,7 @@ class ClusterHandle:
         )
 
     async def start(self) -> None:
-        """Begin to serve; on the control thread, once."""
+        """Start the cluster; once, on the control thread."""
         await self._cluster.start_shuffle_master()
         if self._output is not None:
             self._output.start()
@@ -80,25 +73,25 @@ class ClusterHandle:
 
     @property
     def failure(self) -> BaseException | None:
-        """Return the error that ended the cluster before its owner did, or None."""
+        """Error that ended the cluster before its owner did, or None."""
         return self._cluster.failure
 
     def fail(self, name: str, error: BaseException) -> None:
-        """End the cluster, which cannot do without what has failed with that error; from any thread."""
+        """Fail the cluster, because the essential part `name` has failed with `error`. Any thread."""
         failure = EndpointFailedError(name, error)
         self.loop.call_soon_threadsafe(self._cluster.failed, failure)
 
     @property
     def leading_epoch(self) -> int:
-        """Return the number of the leadership that this process has at this moment; 0 where it has none."""
+        """Number of the leadership that this process has now; 0 if it has none."""
         return self._cluster.leading_epoch
 
     def announce(self, address: str) -> None:
-        """Let standbys of the cluster know where this one serves its clients."""
+        """Publish to standbys the address at which this cluster serves clients."""
         self._cluster.announce(address)
 
     def submit(self, graph: JobGraph, timeout_s: float | None = None) -> None:
-        """Bring a job's big payloads to the blob server, then submit it; BlobError, or what the Dispatcher raises.
+        """Upload a job's large payloads to the blob server, then submit it. BlobError, or an error of the Dispatcher.
 
         `timeout_s` bounds the Dispatcher's part: the payloads are bounded by their own retries.
         """
@@ -108,19 +101,22 @@ class ClusterHandle:
         self.call(self.dispatcher.submit_job(job.graph), timeout_s)
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """Return what jobs left to the cluster; RpcError, TimeoutError."""
+        """Return the data sets that jobs have left in the cluster. RpcError or TimeoutError if there is no answer."""
         return self.call(self.resource_manager.list_data_sets(), _ASK_TIMEOUT_S)
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """Have the cluster drop what a job left, or is going to leave; RpcError, TimeoutError."""
+        """Let the cluster drop a data set that a job has left, or will leave.
+
+        RpcError or TimeoutError if there is no answer.
+        """
         self.call(self.resource_manager.release_cluster_partitions(data_set), _ASK_TIMEOUT_S)
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a call of one of the gateways on the control thread and wait for its answer."""
+        """Run a call of a gateway on the control thread and wait for its answer."""
         return self._control.run(coroutine, timeout_s)
 
     def leave_host(self, error: BaseException) -> None:
-        """Fail all jobs with `error` and stop all workers, while the host still is there; jobs can be asked after.
+        """Fail all jobs with `error` and stop all workers, while the host still exists; jobs can be queried afterwards.
 
         From any thread but the control thread, before `close`; no effect after it.
         """
@@ -130,10 +126,10 @@ class ClusterHandle:
         try:
             self._control.run(self._cluster.leave_host(error), _CLOSE_TIMEOUT_S)
         except TimeoutError:
-            _LOG.error("the workers of the cluster did not end within %g s", _CLOSE_TIMEOUT_S)
+            _LOG.error("the workers of the cluster did not stop within %g s", _CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Cancel all jobs, stop all workers, end the thread; idempotent, from any thread but the control thread."""
+        """Cancel all jobs, stop all workers and end the thread. Idempotent; from any thread but the control thread."""
         with self._lock:
             if self._is_closed:
                 return
@@ -141,17 +137,17 @@ class ClusterHandle:
         try:
             self._control.run(self._close(), _CLOSE_TIMEOUT_S)
         except TimeoutError:
-            _LOG.error("the cluster did not end within %g s", _CLOSE_TIMEOUT_S)
+            _LOG.error("the cluster did not close within %g s", _CLOSE_TIMEOUT_S)
         finally:
             self._watcher.stop()
             self._control.stop()
-            # Not before: the next leader begins when nothing of this one is left.
+            # Not earlier: the next leader starts when this one has ended completely.
             self._cluster.release_leadership()
             self._cluster.close_reporters()
 
     async def _close(self) -> None:
         await self._cluster.close()
         if self._output is not None:
-            # The last of all: TaskManagers send what was printed as they end.
+            # Last of all: TaskManagers send printed lines while they end.
             await self._output.close()
         await self._rpc_service.stop()

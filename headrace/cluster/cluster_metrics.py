@@ -1,7 +1,7 @@
 """ClusterMetrics: reads the metrics of the cluster and of its jobs for the registry of the driver.
 
-They belong to the control thread: it takes them down once per interval, and whoever reports reads what was taken down.
-Runs on the control thread, and only where somebody reports.
+They belong to the control thread, which copies them once per interval for the reporters.
+Runs on the control thread, and only if there are reporters.
 Source: Flink JobManagerMetricGroup, JobManagerJobMetricGroup, JobManagerOperatorMetricGroup.
 """
 
@@ -27,7 +27,10 @@ _PROCESS: Final = "process"
 
 
 class ClusterMetrics:
-    """One per driver. `job_metrics` yields those of each job. `host`: the name by which others reach it."""
+    """Metrics of the driver.
+
+    `job_metrics` yields those of each job; `host` is the name by which others reach the driver.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class ClusterMetrics:
         self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
     def start(self) -> None:
-        """Begin."""
+        """Register the metrics and start to read them periodically."""
         registry = self._registry
         registry.add(_PROCESS, lambda: (self._reading(process_metrics()),))
         registry.add(_CLUSTER, lambda: (self._reading(self._cluster),))
@@ -69,16 +72,16 @@ class ClusterMetrics:
         try:
             await self.refresh()
         except Exception:
-            _LOG.warning("the metrics of the cluster could not be read", exc_info=True)
+            _LOG.warning("could not read the metrics of the cluster", exc_info=True)
 
     async def refresh(self) -> None:
-        """Take down how everything stands."""
+        """Read all metrics now."""
         running_count = self.refresh_jobs()
         resources = await self._resource_manager.request_resource_overview()
         self._cluster = cluster_metrics(resources, running_count)
 
     def refresh_jobs(self) -> int:
-        """Take down how the jobs stand, for the last time where one has ended; return how many have not."""
+        """Read the metrics of the jobs, for the last time if a job has ended; return the number of running ones."""
         jobs = list(self._job_metrics())
         listed = {job.job_id for job in jobs}
         for job in jobs:
@@ -103,7 +106,7 @@ class ClusterMetrics:
             ),
         )
         if is_new:
-            # Read by another thread, which may come when the job has just been forgotten.
+            # Called by another thread, perhaps after the job was forgotten.
             self._registry.add(job_id, lambda: self._jobs.get(job_id, ()))
         if job.has_ended:
             self._end(job_id)

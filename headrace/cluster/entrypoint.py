@@ -32,15 +32,15 @@ from headrace.rpc.options import JOB_MANAGER_RPC_PORT
 from headrace.rpc.tcp import TcpRpcService
 
 DRIVER_NAME: Final = "jobmanager"
-"""The driver's name in its metrics."""
+"""Name of the driver in its metrics."""
 
 OnGranted = Callable[[HighAvailabilityServices], None]
-"""Called once this process leads for the first time, in the thread that starts the cluster; it may block."""
+"""Called when this process leads for the first time, on the thread that starts the cluster; may block."""
 
 
 @dataclass(frozen=True)
 class ClusterEntrypoint:
-    """Starts a cluster whose workers come from `driver`; its processes share `secret` and, if any, `tls`.
+    """Starts a cluster whose workers come from `driver`; its processes share `secret` and, if given, `tls`.
 
     Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
     printed in TaskManagers, on a thread of its own.
@@ -67,12 +67,12 @@ class ClusterEntrypoint:
         on_granted: OnGranted | None = None,
         check_host: Callable[[], object] = lambda: None,
     ) -> ClusterHandle:
-        """Start the control thread and the endpoints; PortInUseError where the port is taken.
+        """Start the control thread and the endpoints. PortInUseError if the port is taken.
 
-        With high availability this waits, as a standby, until no other process leads the cluster: nothing is bound and
-        nobody is served before. `check_host` is called meanwhile, and raises where no worker could run any more;
-        `on_granted` is called then, before any job goes on. Errors of
-        HighAvailabilityServices and LeaderElectionService.
+        With high availability this waits, as a standby, until no other process leads the cluster: no port is bound and
+        no client is served before. `check_host` is called meanwhile, and raises if workers can no longer run;
+        `on_granted` is called then, before any job continues. Raises the errors of HighAvailabilityServices and
+        LeaderElectionService.
         """
         high_availability = open_high_availability(self.settings, self.clock, self.random)
         with contextlib.ExitStack() as on_failure:
@@ -125,5 +125,5 @@ class ClusterEntrypoint:
         return handle
 
     def _worker_names(self) -> WorkerNames:
-        # The random part keeps a worker of an earlier cluster from being taken for one of this.
+        # The random part distinguishes the workers of this cluster from those of earlier ones.
         return worker_names(f"headrace-{os.getpid()}-{self.random.getrandbits(32):08x}")

@@ -1,4 +1,4 @@
-"""Error reports: turn an error into text for the client, whose first line names cause, operator and the user's line."""
+"""Error reports: format an error for the client; the first line names cause, operator and the user's line."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ _FRAME: Final = re.compile(r'^ *File "([^"\n]+)", line \d+', re.MULTILINE)
 
 
 def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
-    """Return what may be told of `error`; `where` (a task or operator) is added unless the error names one.
+    """Return a report of `error`; `where` (a task or operator) is added unless the error names one.
 
     Bounded: long texts are cut in the middle.
     """
@@ -36,7 +36,7 @@ def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
 
 def _describe(error: BaseException, where: str) -> ErrorInfo:
     if isinstance(error, UserCodeError):
-        # The text of a user's exception may have many lines; its place belongs on the first one.
+        # The text of a user's exception may have many lines; its location belongs on the first one.
         cause, _, _ = error.cause_text.partition("\n")
         first = (
             f"{error.cause_type}: {cause} (in operator '{error.operator_name}', {error.location})"
@@ -66,7 +66,7 @@ def _describe(error: BaseException, where: str) -> ErrorInfo:
             error.recoverable,
             _telling_trace(error.domain, trace),
             error.is_consequence,
-            # Of errors of the exchange, which this side does not know by name.
+            # For errors of the exchange, whose classes are not imported here.
             getattr(error, "partition_text", "") if error.is_consequence else "",
             error.data_set if isinstance(error, ClusterDatasetCorruptedError) else None,
             _located(type(error).__name__, where) if error.repeats else "",
@@ -83,17 +83,17 @@ def _innermost(error: BaseException) -> str:
 
 
 def _telling_trace(domain: ErrorDomain, trace: str) -> str:
-    """Return the traceback; empty if the text says what to mend and no file of the user's is in the traceback."""
+    """Return the traceback, or nothing if the text says how to fix the error and no user file is in the traceback."""
     if domain is ErrorDomain.INTERNAL:
         return trace
     if any(is_user_file(name) for name in _FRAME.findall(trace)):
         return trace
-    _LOG.info("where an error was raised whose text says enough:\n%s", trace)
+    _LOG.info("traceback of an error that is reported to the user without it:\n%s", trace)
     return ""
 
 
 def first_line(info: ErrorInfo) -> str:
-    """The one line that says it."""
+    """Return the first line of the report."""
     return info.text.partition("\n")[0]
 
 

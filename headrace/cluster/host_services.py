@@ -1,4 +1,4 @@
-"""HostServices: parts of a cluster that whoever hosts it brings along."""
+"""HostServices: the parts of a cluster that its host provides."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,16 @@ from headrace.gateways.ended_job import OnJobEnded
 
 @dataclass(frozen=True, kw_only=True)
 class HostServices:
-    """Each may be missing. The functions are called on the control thread."""
+    """Any of them may be None. The functions are called on the control thread."""
 
     log_folder: Path | None = None
     """Folder to which the processes of this host write their logs."""
     on_job_ended: OnJobEnded | None = None
-    """Told all about each job that has ended."""
+    """Called with each job that has ended."""
     on_attempt: OnAttempt | None = None
-    """Told of each start of a job."""
+    """Called with each start of a job."""
     batch_job_masters: BatchJobMasters | None = None
-    """Makes the JobMasters of jobs in BATCH mode, where there is a Spark for them."""
+    """Creates the JobMasters of jobs in BATCH mode; None without Spark."""
 
 
 NO_HOST_SERVICES: Final = HostServices()

@@ -1,4 +1,4 @@
-"""LeaderReplacements: how often leaders of a process may fail and be followed by another one in the same process."""
+"""LeaderReplacements: limits how often failed leaders are replaced within one process."""
 
 from collections import deque
 from datetime import timedelta
@@ -16,7 +16,7 @@ REPLACEMENT_WINDOW: Final = ConfigOption(
 
 
 class LeaderReplacements:
-    """Counts endpoints that were replaced within a window, and says whether one more may be."""
+    """Counts replaced endpoints within a window, and decides whether another one may be replaced."""
 
     def __init__(self, option: ConfigOption[int], settings: Settings, clock: Clock) -> None:
         self._option: Final = option
@@ -27,14 +27,14 @@ class LeaderReplacements:
 
     @property
     def are_left(self) -> bool:
-        """Return whether one more may be replaced."""
+        """Return whether another endpoint may be replaced."""
         oldest_ms = self._clock.monotonic_ms() - self._window_ms
         while self._replaced_ms and self._replaced_ms[0] <= oldest_ms:
             self._replaced_ms.popleft()
         return len(self._replaced_ms) < self._max
 
     def count(self) -> str:
-        """Count one, and return what the log says of it."""
+        """Count a replacement, and return a description for the log."""
         self._replaced_ms.append(self._clock.monotonic_ms())
         return (
             f"no. {len(self._replaced_ms)} of at most {self._max} within {self._window_ms / 1000:g} s "

@@ -1,9 +1,9 @@
 """Leader election for the components of a cluster, and the sessions of leaders.
 
-A session is a fencing token, fresh with every grant, so that messages of an earlier leader are refused. There is one
-election so far, for a process without rivals: it grants at once. LeaderDirectory tells TaskManagers and JobMasters
-where the ResourceManager is that leads, also after it was followed by another one.
-`interpret` translates the answer of a leader to a registration, for JobMaster, ResourceManager and TaskExecutor alike.
+A session is a fencing token, new with every grant, so that messages of an earlier leader are refused. There is one
+election so far, for a process without rivals: it grants at once. LeaderDirectory gives TaskManagers and JobMasters
+the address of the leading ResourceManager, also after a replacement.
+`interpret` translates the answer of a leader to a registration, for JobMaster, ResourceManager and TaskExecutor.
 Source: Flink LeaderElection, EmbeddedLeaderService, LeaderRetrievalListener.
 """
 
@@ -30,7 +30,7 @@ class LeaderElection(Protocol):
     """Grants the leadership of components."""
 
     def grant(self, component: str, token_type: type[T]) -> T:
-        """Make the caller the leader of `component`; the token is the session that its messages carry."""
+        """Make the caller the leader of `component`; return the session token that its messages carry."""
         ...
 
 
@@ -45,7 +45,7 @@ class EmbeddedLeaderElection:
 
 
 class LeaderDirectory(RpcEndpoint, LeaderRetrievalGateway):
-    """Says who leads in this process, to whoever asks. One per cluster; it outlives each leader."""
+    """Returns the leader of this process on request. One per cluster; it outlives each leader."""
 
     def __init__(self, rpc_service: RpcService) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("leaders"))
@@ -53,7 +53,7 @@ class LeaderDirectory(RpcEndpoint, LeaderRetrievalGateway):
         self._changed: asyncio.Future[None] = rpc_service.loop.create_future()
 
     def confirm(self, address: str, resource_manager_id: ResourceManagerId) -> None:
-        """The ResourceManager of this session leads from now on, and is served at `address`."""
+        """Record that the ResourceManager of this session leads now at `address`."""
         self._resource_manager = ResourceManagerLeader(address, resource_manager_id)
         changed, self._changed = self._changed, self.rpc_service.loop.create_future()
         changed.set_result(None)
@@ -68,22 +68,22 @@ class LeaderDirectory(RpcEndpoint, LeaderRetrievalGateway):
 
 
 def job_component(job_id_hex: str) -> str:
-    """The name under which the JobMaster of a job is elected."""
+    """Return the name under which the JobMaster of a job is elected."""
     return f"job-{job_id_hex}"
 
 
 def tell_end(gateway: object, component: str) -> None:
-    """Let asks that are under way when a leader ends say so: with who leads, where that is known by then."""
-    reason = f"its {component} has ended before it answered, and another one follows it, or the cluster ends"
+    """Let pending calls of an ended leader fail with NotLeadingError, which names the new leader if it is known."""
+    reason = f"its {component} ended before it answered, and either another one follows or the cluster ends"
     when_ended(gateway, lambda: NotLeadingError(reason))
 
 
 def always_leads() -> None:
-    """Raise nothing: without high availability nobody else can lead."""
+    """Do nothing: without high availability no other process can lead."""
 
 
 def interpret(response: object) -> Refused | Rejected | None:
-    """Refused, Rejected, or None where the registration was accepted."""
+    """Return Refused or Rejected, or None if the registration was accepted."""
     match response:
         case RegistrationRefused(reason):
             return Refused(reason)

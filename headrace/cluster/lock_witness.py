@@ -1,4 +1,4 @@
-"""LockWitness: asks about a silent TaskManager, before it counts as lost, whether its interpreter lock is held."""
+"""LockWitness: finds out whether the interpreter lock of a silent TaskManager is held, before it counts as lost."""
 
 import logging
 from typing import Final
@@ -13,11 +13,14 @@ from headrace.rpc.proxies import with_timeout
 _LOG = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 1_000.0
 _SILENT_INTERVALS: Final = 1.5
-"""Heartbeat intervals after which a TaskManager is asked about: each of them has an answer otherwise."""
+"""Number of heartbeat intervals without an answer after which the watcher of a TaskManager is queried."""
 
 
 class LockWitness:
-    """One per endpoint that sends heartbeats to TaskManagers, which say with each answer where their watcher is."""
+    """Lock witness of one endpoint that sends heartbeats to TaskManagers.
+
+    Each answer contains the address of the TaskManager's lock watcher.
+    """
 
     def __init__(self, endpoint: RpcEndpoint) -> None:
         self._endpoint: Final = endpoint
@@ -28,22 +31,27 @@ class LockWitness:
             HEARTBEAT_INTERVAL
         )
         self._held: Final[dict[ResourceId, HeldLock]] = {}
-        # When its watcher last said that the lock is held, for less than the bound.
+        # Time at which the watcher last reported that the lock was held, for less than the bound.
         self._excused_ns: Final[dict[ResourceId, int]] = {}
         self._grace_ns: Final = int(endpoint.settings.duration_ms(HEARTBEAT_TIMEOUT) * 1_000_000)
         self._asked: Final[set[ResourceId]] = set()
 
     def held(self, resource_id: ResourceId, silence_ms: float) -> HeldLock | None:
-        """Return what its watcher told last; where it has been silent for `silence_ms`, ask again for the next time."""
+        """Return the watcher's last report.
+
+        If the TaskManager is silent for `silence_ms`, query again for the next call.
+        """
         _, gateway = self._gateways.get(resource_id, ("", None))
         is_silent = silence_ms > self._silence_max_ms
         if is_silent and gateway is not None and resource_id not in self._asked:
             self._asked.add(resource_id)
-            self._endpoint.spawn(self._look(resource_id), f"ask who holds {resource_id}")
+            self._endpoint.spawn(
+                self._look(resource_id), f"query the lock watcher of {resource_id}"
+            )
         return self._held.get(resource_id)
 
     def heard(self, resource_id: ResourceId, watcher_address: str) -> None:
-        """A TaskManager has answered: its lock is free again."""
+        """Record an answer of a TaskManager, whose lock is free again."""
         self._held.pop(resource_id, None)
         self._excused_ns.pop(resource_id, None)
         if resource_id in self._logged:
@@ -54,32 +62,32 @@ class LockWitness:
             return
         self._gateways[resource_id] = (watcher_address, None)
         if watcher_address:
-            # Now, while it runs: a connection that is open needs no time later.
+            # Connect now, while it runs: an open connection needs no time later.
             self._endpoint.spawn(
                 self._connect(resource_id, watcher_address), f"connect to {watcher_address}"
             )
 
     def forget(self, resource_id: ResourceId) -> None:
-        """It is lost, or released."""
+        """Forget a TaskManager that is lost or released."""
         self._gateways.pop(resource_id, None)
         self._logged.discard(resource_id)
         self._held.pop(resource_id, None)
         self._excused_ns.pop(resource_id, None)
 
     async def excuses(self, resource_id: ResourceId) -> bool:
-        """Return whether its watcher says that it is alive, and the bound has not passed; tell so once.
+        """Return whether the watcher reports the TaskManager as alive within the bound; log that once.
 
-        Where the lock was held at the last question, the TaskManager has `heartbeat.timeout` from then: it still has to
-        answer what waited for the lock, and one question without an answer says nothing.
+        If the lock was held at the last query, the TaskManager has `heartbeat.timeout` from then: it must first answer
+        calls that waited for the lock, and a single unanswered query proves nothing.
         """
         held = await self._ask(resource_id)
         if held is None:
             excused_ns = self._excused_ns.get(resource_id)
             return excused_ns is not None and self._now_ns() - excused_ns < self._grace_ns
-        where = held.function or "code that no stack names"
+        where = held.function or "code that no stack shows"
         if held.held_ms >= self._timeout_ms:
             _LOG.warning(
-                "TaskManager %s is given up: its interpreter lock is held for %d s in %s, longer than "
+                "TaskManager %s counts as lost: its interpreter lock has been held for %d s in %s, longer than "
                 "'%s' allows",
                 resource_id,
                 held.held_ms // 1000,
@@ -90,7 +98,7 @@ class LockWitness:
         if resource_id not in self._logged:
             self._logged.add(resource_id)
             _LOG.warning(
-                "TaskManager %s is alive but does not answer: its interpreter lock is held for %d s in %s. "
+                "TaskManager %s is alive but does not respond: its interpreter lock has been held for %d s in %s. "
                 "It counts as lost after %d s ('%s'); C code should release the lock while it waits",
                 resource_id,
                 held.held_ms // 1000,
@@ -114,7 +122,7 @@ class LockWitness:
             held = await with_timeout(gateway, _TIMEOUT_MS).request_held_lock()
         except HeadraceError:
             held = None
-        # It may have been lost, or have answered, while the question was under way.
+        # It may have been lost, or have answered, during the query.
         if held is not None and resource_id in self._gateways:
             self._held[resource_id] = held
             if held.held_ms < self._timeout_ms:
@@ -132,7 +140,7 @@ class LockWitness:
         try:
             gateway = await self._endpoint.rpc_service.connect(address, LockWatcherGateway)
         except HeadraceError as error:
-            _LOG.info("the lock watcher of %s cannot be reached: %s", resource_id, error)
+            _LOG.info("cannot reach the lock watcher of %s: %s", resource_id, error)
             return
         if self._gateways.get(resource_id, ("", None))[0] == address:
             self._gateways[resource_id] = (address, gateway)

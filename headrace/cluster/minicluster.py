@@ -50,18 +50,18 @@ from headrace.rpc.service import RpcService
 _LOG = logging.getLogger(__name__)
 
 _IN_ONE_PROCESS: Final = (
-    "This TaskManager runs in the JobManager's process and has no log of its own: what Headrace logs here is in "
-    f"{JOB_MANAGER}.log ('headrace logs', /jobmanager/log), and what functions print and log goes to the "
+    "This TaskManager runs in the JobManager's process and has no log of its own: Headrace's messages are in "
+    f"{JOB_MANAGER}.log ('headrace logs', /jobmanager/log), and the printed and logged lines of functions go to the "
     "output of that process.\n"
 ).encode()
-"""Content of a TaskManager's files."""
+"""Content of a TaskManager's log files."""
 
 
 class MiniCluster:
-    """A context manager: `submit` a JobGraph, then ask `dispatcher` on `loop`.
+    """Cluster in this process, as a context manager: `submit` a JobGraph, then call `dispatcher` on `loop`.
 
-    TaskManagers come on demand, at most `task_manager_count` of them, each with `slots_per_task_manager` slots; with
-    `is_fixed` all of them are there from the start and stay.
+    TaskManagers start on demand, at most `task_manager_count` of them, each with `slots_per_task_manager` slots; with
+    `is_fixed` all of them start at once and stay.
     """
 
     def __init__(
@@ -75,9 +75,10 @@ class MiniCluster:
         scratch: Path | None = None,
         on_job_ended: OnJobEnded | None = None,
     ) -> None:
-        """`scratch`: a folder in which each TaskManager has one of its own; without it they keep no local state.
+        """Set up the cluster, without starting it.
 
-        `on_job_ended` is told of each job that has ended, on the control thread.
+        `scratch`: a folder in which each TaskManager has one of its own; without it they keep no local state.
+        `on_job_ended` is called with each job that has ended, on the control thread.
         """
         self._on_job_ended: Final = on_job_ended
         own = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
@@ -98,9 +99,9 @@ class MiniCluster:
         self.close()
 
     def start(self, log_folder: Path | None = None) -> None:
-        """Start the control plane. This process writes its log to `log_folder`, without it below `env.log.dir`, if set.
+        """Start the control plane. This process writes its log to `log_folder`, or else below `env.log.dir`, if set.
 
-        ConfigurationError where no folder can be made there.
+        ConfigurationError if no folder can be made there.
         """
         folder = log_folder or named_log_folder(self._settings, SystemClock().now_ms())
         if folder is not None:
@@ -116,7 +117,7 @@ class MiniCluster:
             raise
 
     def close(self) -> None:
-        """Cancel all jobs and end everything; idempotent."""
+        """Cancel all jobs and end everything. Idempotent."""
         handle, self._handle = self._handle, None
         try:
             if handle is not None:
@@ -132,17 +133,17 @@ class MiniCluster:
 
     @property
     def handle(self) -> ClusterHandle:
-        """The running cluster: its `dispatcher` and the `loop` to call it on."""
+        """Running cluster, with its `dispatcher` and the `loop` to call it on."""
         assert self._handle is not None, "the cluster is not running"
         return self._handle
 
     def submit(self, graph: JobGraph) -> ClusterHandle:
-        """Submit a job, wait until it was taken, and return where to ask about it."""
+        """Submit a job, wait until it is accepted, and return the cluster's handle."""
         self.handle.submit(graph)
         return self.handle
 
     def await_result(self, job_id: JobId, timeout_s: float = 60.0) -> JobResult:
-        """Wait for the end of a job; TimeoutError after `timeout_s`."""
+        """Wait for the end of a job. TimeoutError after `timeout_s`."""
         return self.handle.call(self.handle.dispatcher.request_job_result(job_id), timeout_s)
 
     async def _start(self, control: EventLoopThread, log_folder: Path | None) -> ClusterHandle:
@@ -184,18 +185,20 @@ class _InProcessDriver:
 
     @property
     def max_worker_count(self) -> int | None:
-        """Return the number of workers the cluster was made for."""
+        """Number of workers that the cluster was made for."""
         return self._max_worker_count
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
         remedy = remedy_where_alike(profile, usual)
-        return f"all TaskManagers of this cluster are alike: {remedy}"
+        return f"all TaskManagers of this cluster have the same size: {remedy}"
 
     def describe_shortage(self) -> str:
-        return f"this cluster was made for {self._max_worker_count}, and jobs need more than that"
+        return (
+            f"this cluster was made for {self._max_worker_count} TaskManagers, but jobs need more"
+        )
 
     def open(self, rpc_service: RpcService, cluster: Cluster) -> None:
-        """Know the cluster that the workers belong to."""
+        """Set the cluster to which the workers belong."""
         self._rpc_service, self._cluster = rpc_service, cluster
 
     def initialize(self, listener: WorkerListener) -> None:
@@ -221,7 +224,7 @@ class _InProcessDriver:
             await asyncio.sleep(0.005)
 
     def _host(self, worker_id: ResourceId) -> None:
-        """The worker's thread. Everything but the data plane's opening and closing happens on the loop."""
+        """Run a worker on its thread. Only opening and closing the data plane happens outside the loop."""
         assert self._rpc_service is not None
         loop = self._rpc_service.loop
         ended = threading.Event()
@@ -241,12 +244,12 @@ class _InProcessDriver:
                 loop.call_soon_threadsafe(self._serve, worker_id, task_manager, terminated)
                 ended.wait()
         except (PortInUseError, ConfigurationError) as error:
-            # Another one would end in the same way.
+            # A new worker would end in the same way.
             assert self._listener is not None
             self._listener.interpreter_failed("", str(error), recoverable=False)
             reasons.append(str(error))
         except Exception as error:
-            _LOG.exception("TaskManager %s could not be hosted", worker_id)
+            _LOG.exception("could not run TaskManager %s", worker_id)
             reasons.append(f"{type(error).__name__}: {error}")
         loop.call_soon_threadsafe(self._gone, worker_id, reasons[0])
 
@@ -264,7 +267,7 @@ class _InProcessDriver:
                 on_terminated=terminated,
             )
         except Exception as error:
-            _LOG.exception("TaskManager %s could not be made", worker_id)
+            _LOG.exception("could not create TaskManager %s", worker_id)
             terminated(f"{type(error).__name__}: {error}")
             return
         self._executors[worker_id] = executor
@@ -276,7 +279,7 @@ class _InProcessDriver:
     def _gone(self, worker_id: ResourceId, reason: str) -> None:
         assert self._listener is not None
         self._executors.pop(worker_id, None)
-        # This call is the last that the thread does.
+        # This call is the last of the thread.
         self._threads.pop(worker_id).join()
         self._live.discard(worker_id)
         self._listener.worker_terminated(worker_id, reason)
@@ -293,7 +296,7 @@ class _InProcessDriver:
         )
 
     def _log_folder_of(self, worker_id: ResourceId) -> Path | None:
-        """Return the cluster's folder, with files of the TaskManager that say where its log is."""
+        """Return the cluster's folder, with files of the TaskManager that refer to its log."""
         assert self._cluster is not None
         folder = self._cluster.log_folder
         if folder is not None:
@@ -313,5 +316,7 @@ class _InProcessDriver:
 
 
 def _cannot_exit(worker_id: ResourceId, reason: str) -> None:
-    """The process is also the user's: a stuck task is left behind with its thread."""
-    _LOG.critical("TaskManager %s should end its process: %s", worker_id, reason)
+    """Log that the process cannot exit because it is also the user's: a stuck task is left behind with its thread."""
+    _LOG.critical(
+        "TaskManager %s should end its process, but shares it with the user: %s", worker_id, reason
+    )

@@ -1,4 +1,4 @@
-"""Printed output of user code, on its way from TaskManagers on other hosts to the driver, where no pipe leads.
+"""Printed output of user code: sent to the driver from TaskManagers on other hosts, which share no pipe with it.
 
 OutputSender sends the standard output of a TaskManager; OutputReceiver is the driver's endpoint that writes it.
 """
@@ -21,13 +21,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 _READ_SIZE_BYTES: Final = 1 << 16
 _PIECE_SIZE_BYTES: Final = 1 << 19
-"""Size of the pieces of a line that is longer than a message may be."""
+"""Size in bytes of the pieces of a line that exceeds the size of a message."""
 _CLOSE_TIMEOUT_S: Final = 4.0
 
 
 @dataclass(frozen=True)
 class PrintedOutput:
-    """Standard output of this process: readable at `descriptor`, up to its end once `finish` was called."""
+    """Standard output of this process, readable at `descriptor` until the end that `finish` marks."""
 
     descriptor: int
     receiver_address: str
@@ -35,9 +35,9 @@ class PrintedOutput:
 
 
 class OutputSender:
-    """A thread that reads, sends and waits: while the driver takes nothing, user code that prints waits, as on a pipe.
+    """Thread that sends printed output; while the driver accepts nothing, user code that prints waits, as on a pipe.
 
-    Where the driver cannot be reached, lines are left away, which is logged once: nobody may wait for ever.
+    If the driver cannot be reached, lines are dropped, which is logged once, so that printing never waits forever.
     """
 
     def __init__(
@@ -51,7 +51,10 @@ class OutputSender:
         self._thread: Final = start_thread("headrace-output", self._run)
 
     def close(self) -> None:
-        """Send what was printed so far, then end; a driver that does not take it in time does not hold us."""
+        """Send the lines printed so far, then end.
+
+        A driver that does not accept them in time does not delay the end further.
+        """
         self._output.finish()
         self._thread.join(_CLOSE_TIMEOUT_S)
 
@@ -81,9 +84,9 @@ class OutputSender:
 
 
 class OutputReceiver(RpcEndpoint, WorkerOutputGateway):
-    """One per cluster whose TaskManagers share no pipe with the driver. `show` writes lines, and may wait for long.
+    """Writes printed lines of TaskManagers that share no pipe with the driver. `show` writes lines, and may block long.
 
-    Nobody watches it: no job depends on it, and an error of `show` goes to the TaskManager that printed, which logs it.
+    Failures do not matter to jobs: an error of `show` goes to the TaskManager that sent the lines, which logs it.
     """
 
     def __init__(
@@ -94,10 +97,10 @@ class OutputReceiver(RpcEndpoint, WorkerOutputGateway):
         self._show: Final = show
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """Go on: it keeps nothing that could be wrong now, and no job may end for what it prints."""
-        _LOG.error("showing printed lines failed, and goes on", exc_info=error)
+        """Continue: this endpoint has no state that could be wrong, and no job may fail because of its output."""
+        _LOG.error("could not show printed lines; later ones are still shown", exc_info=error)
 
     async def receive_output(self, lines: bytes) -> Acknowledge:
-        """Show the lines on another thread: a slow reader of the driver's output must not block the main thread."""
+        """Show the lines on another thread, so that a slow reader of the output does not block the main thread."""
         await self._run_blocking("write printed lines", lambda: self._show(lines))
         return Acknowledge()

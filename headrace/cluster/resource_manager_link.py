@@ -1,7 +1,7 @@
-"""ResourceManagerLink: connects a JobMaster or TaskExecutor to the ResourceManager that leads.
+"""ResourceManagerLink: connects a JobMaster or TaskExecutor to the leading ResourceManager.
 
-It looks the leader up, registers, answers heartbeats, notices silence and registers again; where another leader
-follows, it registers there. Its owner makes the registration and acts on the answer. Source: Flink
+It looks up the leader, registers, answers heartbeats, notices silence and registers again; if another leader
+follows, it registers there. Its owner makes the registration and handles the answer. Source: Flink
 RegisteredRpcConnection, EstablishedResourceManagerConnection, ResourceManagerLeaderListener.
 """
 
@@ -31,15 +31,16 @@ from headrace.rpc.registration import RetryingRegistration
 _LOG = logging.getLogger(__name__)
 
 _LEADER_WAIT_MS: Final = 30_000
-"""Time for which one question who leads waits for another leader."""
+"""Time in ms for which one request for the leader waits for another leader."""
 
 R = TypeVar("R", JobMasterRegistrationResponse, TaskExecutorRegistrationResponse)
 
 
 class ResourceManagerLink(Generic[R]):
-    """All callbacks run on the main thread of `endpoint`. `leader_retrieval_address`: the endpoint that says who leads.
+    """Connection to the leading ResourceManager. All callbacks run on the main thread of `endpoint`.
 
-    `on_registered(gateway, response)` comes after every registration, `on_lost(cause)` before the next attempt.
+    `leader_retrieval_address`: the endpoint that knows the leader. `on_registered(gateway, response)` is called after
+    every registration, `on_lost(cause)` before the next attempt.
     """
 
     def __init__(
@@ -66,12 +67,12 @@ class ResourceManagerLink(Generic[R]):
 
     @property
     def gateway(self) -> ResourceManagerGateway | None:
-        """The ResourceManager, while registered there."""
+        """Gateway of the ResourceManager, or None while not registered there."""
         return None if self._registration is None else self._registration.gateway
 
     @property
     def target_address(self) -> str:
-        """Return the address at which the ResourceManager, or who knows it, is looked for."""
+        """Address at which the ResourceManager, or the endpoint that knows it, is contacted."""
         registration = self._registration
         return (
             self._leader_retrieval_address if registration is None else registration.target_address
@@ -79,32 +80,32 @@ class ResourceManagerLink(Generic[R]):
 
     @property
     def last_failure(self) -> str:
-        """Return the reason why the newest attempt to find it or to register failed; empty if none did."""
+        """Reason why the newest attempt to find the leader or to register failed; empty if none failed."""
         registered = "" if self._registration is None else self._registration.last_failure
         return registered or self._retrieval_failure
 
     def connect(self) -> None:
-        """Begin to look the leader up and to register; once."""
+        """Start to look up the leader and to register; once."""
         assert self._retrieval is None, "connect() comes once"
         self._retrieval = self._endpoint.spawn(self._follow_leaders(), "leader retrieval")
 
     def is_leader(self, resource_manager_id: ResourceManagerId) -> bool:
-        """Whether messages of this session may change anything here."""
+        """Return whether messages of this session still count."""
         return resource_manager_id == self._leader_id
 
     def heartbeat_received(self, resource_id: ResourceId) -> None:
-        """The ResourceManager asked for a heartbeat."""
+        """Handle a heartbeat of the ResourceManager."""
         self._heartbeats.request_received(resource_id)
 
     def lost(self, cause: str) -> None:
-        """The ResourceManager ended the connection, or is gone: register again."""
+        """Register again, because the ResourceManager ended the connection or is gone."""
         self._heartbeats.stop()
         self._on_lost(cause)
         if self._registration is not None:
             self._registration.try_reconnect()
 
     def close(self) -> None:
-        """Forget it. No callback comes any more."""
+        """Close the connection; no more callbacks follow."""
         self._heartbeats.stop()
         if self._retrieval is not None:
             self._retrieval.cancel()
@@ -112,7 +113,7 @@ class ResourceManagerLink(Generic[R]):
             self._registration.close()
 
     async def _follow_leaders(self) -> None:
-        """Ask who leads, again and again: each question is answered when the leader changes, or after a while."""
+        """Request the leader repeatedly; each request is answered when the leader changes, or after a while."""
         settings = self._endpoint.settings
         timeout_ms = _LEADER_WAIT_MS + settings.duration_ms(ASK_TIMEOUT)
         gateway: LeaderRetrievalGateway | None = None
@@ -128,7 +129,11 @@ class ResourceManagerLink(Generic[R]):
             except HeadraceError as error:
                 gateway = None
                 if not self._retrieval_failure:
-                    _LOG.info("%s cannot ask who leads: %s", self._endpoint.address, error)
+                    _LOG.info(
+                        "%s cannot look up the leading ResourceManager: %s",
+                        self._endpoint.address,
+                        error,
+                    )
                 self._retrieval_failure = str(error)
                 await asyncio.sleep(settings.duration_ms(REGISTRATION_ERROR_DELAY) / 1000)
             else:
@@ -140,7 +145,7 @@ class ResourceManagerLink(Generic[R]):
         if self._registration is not None:
             self._heartbeats.stop()
             self._registration.close()
-            self._on_lost(f"another one follows it, at {leader.address}")
+            self._on_lost(f"another one leads now, at {leader.address}")
         self._leader_id = leader.resource_manager_id
         self._registration = RetryingRegistration(
             self._endpoint,

@@ -1,8 +1,8 @@
-"""ShuffleMaster: knows where results lie, for all jobs of a cluster. The JobManager's part of the shuffle plug-in.
+"""ShuffleMaster: registers result locations for all jobs of a cluster. The JobManager's part of a shuffle plug-in.
 
 Life of an edge: the JobMaster registers each partition with its producer and waits for the descriptor; producer and
-consumers are deployed with it; when nobody needs the partition it is released, on its TaskManager (`stored_by`) or,
-where it is external, by the master. With CreditBasedShuffleMaster results lie with their producers.
+consumers are deployed with it; when no task needs the partition any more it is released, on its TaskManager
+(`stored_by`) or, if it is external, by the master. With CreditBasedShuffleMaster results stay with their producers.
 Source: Flink ShuffleMaster, JobShuffleContext, NettyShuffleMaster.
 """
 
@@ -25,9 +25,9 @@ from headrace.core.shuffle_descriptors import (
 
 @dataclass(frozen=True)
 class ShuffleMasterContext:
-    """Services and settings that the JobManager gives its shuffle master.
+    """Services and settings that the JobManager passes to its shuffle master.
 
-    `on_fatal_error` ends the JobManager: for a master that cannot go on at all.
+    `on_fatal_error` ends the JobManager if the master cannot continue.
     """
 
     settings: Settings
@@ -40,10 +40,10 @@ class ShuffleMasterContext:
 
 @dataclass(frozen=True)
 class JobShuffleContext:
-    """Services that a job gives the shuffle master.
+    """Services that a job passes to the shuffle master.
 
-    `partitions_lost(error)` reports that the service has lost everything it keeps for the job, in one call and not
-    consumer by consumer; the job fails over. Called on the JobManager's loop.
+    `partitions_lost(error)` reports the loss of all external data of the job in a single call; the job fails over. Call
+    it on the JobManager's loop.
     """
 
     job_id: JobId
@@ -51,10 +51,13 @@ class JobShuffleContext:
 
 
 class ShuffleMaster(Protocol):
-    """One per cluster. Called on the JobManager's loop; nothing may block it."""
+    """Registers result partitions and returns their locations.
+
+    One per cluster, on the JobManager's loop, without blocking.
+    """
 
     async def start(self) -> None:
-        """Begin. What it raises ends the JobManager."""
+        """Start the master. An error ends the JobManager."""
         ...
 
     async def close(self) -> None:
@@ -62,32 +65,35 @@ class ShuffleMaster(Protocol):
         ...
 
     def register_job(self, context: JobShuffleContext) -> None:
-        """A job begins."""
+        """Register a job that starts."""
         ...
 
     def unregister_job(self, job_id: JobId) -> None:
-        """A job is over: everything external of it may be deleted. Idempotent."""
+        """Forget a job that has ended; all its external data may be deleted. Idempotent."""
         ...
 
     async def register_partition_with_producer(
         self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
     ) -> ShuffleDescriptor:
-        """Say where a partition is going to lie. Failing, or being late, fails the attempt before deployment."""
+        """Return the descriptor with the location of a partition.
+
+        An error or a time-out fails the attempt before deployment.
+        """
         ...
 
     def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
-        """Delete external partitions, each of which is given once; unknown ones are passed over."""
+        """Delete external partitions, each of which is passed once; unknown ones are ignored."""
         ...
 
 
 class PartitionRegistrationError(HeadraceError):
-    """The shuffle service did not say in time where a result may lie."""
+    """The shuffle plug-in did not return the location of a result in time."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, partition_text: str, reason: str) -> None:
         super().__init__(
-            f"the shuffle service did not register result partition {partition_text}: {reason}"
+            f"the shuffle plug-in did not register result partition {partition_text}: {reason}"
         )
         self.partition_text = partition_text
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Versions of the software that driver and workers must share, because functions travel between them as pickles."""
+"""Versions of the software that driver and workers must share, because functions are exchanged as pickles."""
 
 import functools
 import platform
@@ -13,7 +13,7 @@ from headrace.core.errors import VersionMismatchError
 
 
 def software_versions() -> dict[str, str]:
-    """Versions of this process, by name; Python's with its micro number."""
+    """Return the versions of this process by name; Python's includes its micro number."""
     return {
         "python": platform.python_version(),
         "headrace": __version__,
@@ -25,14 +25,14 @@ def software_versions() -> dict[str, str]:
 
 @functools.cache
 def _cloudpickle_version() -> str:
-    # It looks through the whole path: once for all processes that are forked from this one.
+    # It searches the whole import path: once for all processes that are forked from this one.
     return version("cloudpickle")
 
 
 def find_mismatch(
     driver: Mapping[str, str], worker: Mapping[str, str], worker_name: str, interpreter: str = ""
 ) -> VersionMismatchError | None:
-    """Return the first difference, as the error that a waiting job shall end with; None where there is none."""
+    """Return the first difference, as the error with which a waiting job must end; None if there is none."""
     for name, wanted in driver.items():
         found = worker.get(name, "nothing")
         if found != wanted:

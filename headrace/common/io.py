@@ -1,4 +1,4 @@
-"""PyFlink's `common.io`: InputFormat, which is refused where it is used."""
+"""PyFlink's `common.io`: InputFormat, which is refused when used."""
 
 from headrace.core.pyflink_refusals import InputFormat
 

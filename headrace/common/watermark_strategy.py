@@ -1,4 +1,4 @@
-"""PyFlink's `common.watermark_strategy`: re-exports; and Flink's generators, which PyFlink does not have."""
+"""PyFlink's `common.watermark_strategy`: re-exports; and Flink's watermark generators, which PyFlink does not have."""
 
 from headrace.core.pyflink_refusals import AssignerWithPeriodicWatermarksWrapper
 from headrace.functions.watermarks import (

@@ -1,4 +1,4 @@
-"""HybridSource: several sources one after the other, such as files of the past and then a topic.
+"""HybridSource: reads several sources one after the other, such as old files and then a topic.
 
 Source: Flink HybridSource (FLIP-150).
 """
@@ -46,7 +46,8 @@ _ITEM: Final = msgspec.msgpack.Decoder(tuple[int, bytes | None])
 class HybridSource(SplitSource):
     """Reads bounded sources to their ends, in order, and then the last one, which may be endless.
 
-    All readers finish a source before any of them begins the next. Exactly once where each source is.
+    All readers finish a source before any of them begins the next. The guarantee is exactly once if that of each source
+    is.
 
     Example:
         >>> from headrace.connectors.datagen.source import NumberSequenceSource
@@ -60,7 +61,7 @@ class HybridSource(SplitSource):
 
     @staticmethod
     def builder(first_source: Source) -> "HybridSourceBuilder":
-        """Begin with the source that is read first."""
+        """Return a builder with the source that is read first."""
         return HybridSourceBuilder().add_source(first_source)
 
     @property
@@ -89,20 +90,20 @@ class HybridSourceBuilder:
         self._sources: list[Source] = []
 
     def add_source(self, source: Source) -> "HybridSourceBuilder":
-        """Read this one behind the others. ProgramError where that cannot be."""
+        """Add a source that is read after the previous ones. ProgramError if it cannot be combined with them."""
         if not isinstance(source, Source):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a HybridSource is made of Sources, not of {source!r}")
         if source.coordinator() is not None and not isinstance(source, SplitSource):
             raise ProgramError(
-                f"{type(source).__name__} cannot be a part of a HybridSource, as it is coordinated in a way of its "
-                "own: take a source with splits, such as FileSource or KafkaSource"
+                f"{type(source).__name__} cannot be part of a HybridSource, because it has a coordinator of its own: "
+                "use a source with splits, such as FileSource or KafkaSource"
             )
         if self._sources and self._sources[-1].boundedness is not Boundedness.BOUNDED:
             raise ProgramError("only the last source of a HybridSource may be endless")
         types = {one.produced_type for one in (*self._sources, source)}
         if len(types) > 1:
             raise ProgramError(
-                f"the sources of a HybridSource must have one type, not {' and '.join(sorted(map(str, types)))}"
+                f"the sources of a HybridSource must have the same type, not {' and '.join(sorted(map(str, types)))}"
             )
         self._sources.append(source)
         return self
@@ -112,7 +113,7 @@ class HybridSourceBuilder:
 
 
 class HybridReader(SourceReader):
-    """Has the reader of one source at a time, and asks the enumerator when to go on to the next."""
+    """Runs the reader of one source at a time, and asks the enumerator when to switch to the next."""
 
     def __init__(self, sources: tuple[Source, ...], context: SubtaskContext) -> None:
         self._sources = sources
@@ -120,11 +121,11 @@ class HybridReader(SourceReader):
         self._index = 0
         # The latest source that was begun here, and is read or has ended; -1 of none.
         self._begun = -1
-        # Whether the enumerator has answered the start: before that it counts nobody's end.
+        # True once the enumerator has answered the start; before that it ignores ends of readers.
         self._is_answered = False
         self._reader: SourceReader | None = None
         self._output = _SourceOutput()
-        # What a checkpoint held, of which source and its items, until it is known what is read; -1 of none.
+        # Source index (-1: none) and items of the restored checkpoint, until the current source is known.
         self._restored: tuple[int, list[bytes]] | None = None
 
     def start(self) -> None:
@@ -163,7 +164,7 @@ class HybridReader(SourceReader):
         else:
             index = self._index
             items = [] if self._reader is None else self._reader.snapshot_state(checkpoint_id)
-        # The first one says of which source the reader is, should it have no splits.
+        # The first item names the reader's source, in case it has no splits.
         return [msgspec.msgpack.encode((index, item)) for item in (None, *items)]
 
     def restore_splits(self, splits: Sequence[bytes]) -> None:
@@ -197,7 +198,7 @@ class HybridReader(SourceReader):
                 raise AssertionError("only readers say so")
 
     def _switch(self, source_index: int) -> None:
-        """Begin a source, unless it was: the answer to a start that did not wait for it may come behind its end."""
+        """Start a source, unless it was started before: the answer to an earlier request may arrive after its end."""
         was_answered, self._is_answered = self._is_answered, True
         if source_index > self._begun:
             self._begin(source_index)
@@ -205,7 +206,9 @@ class HybridReader(SourceReader):
             self._say(SourceFinished(self._index))
 
     def _begin(self, source_index: int) -> None:
-        assert self._reader is None, f"source {self._index} is read, and {source_index} is to be"
+        assert self._reader is None, (
+            f"source {self._index} is being read, but splits are for source {source_index}"
+        )
         reader = self._sources[source_index].create_reader(_as_context(self._context))
         restored, self._restored = self._restored, None
         # A state that is of no source is that of a reader that there was not: nothing is its share.
@@ -216,7 +219,7 @@ class HybridReader(SourceReader):
         reader.start()
 
     def _present(self) -> SourceReader:
-        assert self._reader is not None, "splits come for a source that is read"
+        assert self._reader is not None, "splits arrived for a source that was already read"
         return self._reader
 
     def _say(self, event: HybridEvent) -> None:
@@ -228,7 +231,7 @@ def _as_context(context: SubtaskContext) -> SubtaskContext:
 
 
 class _SourceContext:
-    """The context of the reader of one source, whose words go through the HybridReader. Implements SubtaskContext."""
+    """Context of the reader of one source, whose events go through the HybridReader. Implements SubtaskContext."""
 
     def __init__(self, context: SubtaskContext) -> None:
         self._context: Any = context
@@ -249,10 +252,10 @@ class _SourceContext:
 
 
 class _SourceOutput:
-    """Output for the reader of one source: marks split ids with their source, so that they stay apart.
+    """Output for the reader of one source: adds the source to split ids, so that they do not collide.
 
-    The splits that an ended source left are released once the next source has splits, or rows without a split: until
-    then they hold the watermark. Implements SourceOutput.
+    The splits that an ended source left are released once the next source has splits, or rows without a split; until
+    then they hold the watermark back. Implements SourceOutput.
     """
 
     def __init__(self) -> None:
@@ -261,7 +264,7 @@ class _SourceOutput:
         self._mark = ""
 
     def over(self, output: SourceOutput, source_index: int) -> "_SourceOutput":
-        """Return it for a source, in front of the operator's output."""
+        """Return the output for a source, on top of the operator's output."""
         self._output = output
         self._mark = f"{source_index}/"
         return self

@@ -1,4 +1,4 @@
-"""Whether sinks prepare what they write, for a committer that makes it visible later."""
+"""Decides whether sinks prepare their output for a committer that makes it visible later."""
 
 from headrace.checkpoint.options import INTERVAL
 from headrace.core.config import Settings
@@ -11,5 +11,5 @@ def has_checkpoints(settings: Settings) -> bool:
 
 
 def commits_prepared_output(settings: Settings) -> bool:
-    """Return whether a committer takes prepared output: with checkpoints, or at the end of a job in BATCH mode."""
+    """Return whether prepared output is committed: with checkpoints, or at the end of a job in BATCH mode."""
     return has_checkpoints(settings) or runs_in_batch(settings)

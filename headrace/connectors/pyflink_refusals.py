@@ -1,7 +1,7 @@
-"""Connectors and formats of PyFlink that wrap Java libraries: they can be imported and are refused where they are used.
+"""Connectors and formats of PyFlink that wrap Java libraries: they can be imported, and are refused when used.
 
 Enums are plain values and stay as they are. `MOVED_NAMES` lists the names that PyFlink's `datastream.connectors` had
-until 1.15: they are refused with the module that has them now.
+until 1.15: they are refused with the name of their current module.
 """
 
 import enum
@@ -54,7 +54,7 @@ ElasticsearchSink: Final = jvm_only("ElasticsearchSink", _OWN)
 
 
 class ConsistencyLevel(enum.Enum):
-    """Number of Cassandra's replicas that have to answer."""
+    """Number of Cassandra's replicas that must answer."""
 
     ANY = 0
     ONE = 1
@@ -116,8 +116,8 @@ _CSV_LINES: Final = (
     "JsonRowSerializationSchema"
 )
 _AVRO: Final = (
-    "of files make a DataFrame with Spark and use from_dataframe and DataFrameSink(path, format='avro'); of messages "
-    "use ByteArraySchema and a library of Python's, such as fastavro, in a map"
+    "for files, make a DataFrame with Spark and use from_dataframe and DataFrameSink(path, format='avro'); for "
+    "messages, use ByteArraySchema and a Python library such as fastavro in a map"
 )
 
 CsvRowDeserializationSchema: Final = jvm_only("CsvRowDeserializationSchema", _CSV_LINES)
@@ -151,11 +151,11 @@ MOVED_NAMES: Final = {
     **dict.fromkeys(("RMQConnectionConfig", "RMQSink", "RMQSource"), "rabbitmq"),
     "NumberSequenceSource": "number_seq",
 }
-"""The module below the package that has each name."""
+"""Module of each name, below the package."""
 
 
 def refuse_moved_name(name: str) -> NoReturn:
-    """Refuse a name that moved; ProgramError says where it is. Stands as `__getattr__` in the package."""
+    """Refuse a moved name; ProgramError names its module. Used as `__getattr__` of the package."""
     if name not in MOVED_NAMES:
         raise AttributeError(f"module '{_PACKAGE}' has no attribute '{name}'")
     raise ProgramError(

@@ -18,8 +18,9 @@ class SavepointFormatType(enum.Enum):
     CANONICAL = "CANONICAL"
     """Rows in Parquet, which any state backend restores, and which are read and edited as tables."""
     NATIVE = "NATIVE"
-    """The state backend's own files: those of RocksDB, which only RocksDB restores, and sooner; of the heap, whose own
-    format that is, rows in Parquet as well."""
+    """The state backend's own files: RocksDB's, which only RocksDB restores, but faster; for the heap, rows in Parquet
+    as well.
+    """
 
 
 class SnapshotKind(enum.Enum):
@@ -31,7 +32,7 @@ class SnapshotKind(enum.Enum):
     CHECKPOINT = 0
     """A checkpoint that may refer to files of earlier ones, and later ones to its files."""
     FULL_CHECKPOINT = 1
-    """A checkpoint that refers to no earlier files; later ones may refer to its files."""
+    """A checkpoint that refers to no earlier files; later checkpoints may refer to its files."""
     SAVEPOINT = 2
     """A snapshot that stands alone, in the canonical format; the job goes on."""
     SAVEPOINT_SUSPEND = 3
@@ -45,22 +46,22 @@ class SnapshotKind(enum.Enum):
 
     @property
     def is_savepoint(self) -> bool:
-        """Return whether a user asked for it and keeps it."""
+        """Return whether a user requested the snapshot and owns it."""
         return self.value >= SnapshotKind.SAVEPOINT.value
 
     @property
     def is_synchronous(self) -> bool:
-        """Return whether tasks wait for its completion and then stop."""
+        """Return whether tasks wait for the snapshot's completion and then stop."""
         return self.canonical in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
 
     @property
     def is_drained(self) -> bool:
-        """Return whether event time ends before it, so that nothing can go on from it."""
+        """Return whether event time ends before the snapshot, so that no job can continue from it."""
         return self.canonical is SnapshotKind.SAVEPOINT_TERMINATE
 
     @property
     def is_native(self) -> bool:
-        """Return whether it is a savepoint in the format of the state backend."""
+        """Return whether the snapshot is a savepoint in the format of the state backend."""
         return self.canonical is not self
 
     @property
@@ -74,12 +75,12 @@ class SnapshotKind(enum.Enum):
 
     @property
     def canonical(self) -> "SnapshotKind":
-        """Return the same kind of savepoint in the canonical format; of checkpoints themselves."""
+        """Return the same kind of savepoint in the canonical format; checkpoints are returned unchanged."""
         return _CANONICAL.get(self, self)
 
     def in_format(self, format_type: SavepointFormatType) -> "SnapshotKind":
         """Return the same kind of savepoint in a format."""
-        assert self.is_savepoint, "checkpoints have no format to choose"
+        assert self.is_savepoint, "the format of a checkpoint cannot be chosen"
         if format_type is SavepointFormatType.CANONICAL:
             return self.canonical
         return next(
@@ -92,11 +93,11 @@ _CANONICAL: Final = {
     SnapshotKind.NATIVE_SAVEPOINT_SUSPEND: SnapshotKind.SAVEPOINT_SUSPEND,
     SnapshotKind.NATIVE_SAVEPOINT_TERMINATE: SnapshotKind.SAVEPOINT_TERMINATE,
 }
-"""Kinds of savepoints that differ in nothing but the format: native → canonical."""
+"""Kinds of savepoints that differ only in the format: native → canonical."""
 
 
 class AlignmentMode(enum.Enum):
-    """Ways in which barriers pass the rows in front of them. Source: Flink CheckpointOptions.AlignmentType."""
+    """Ways in which barriers pass the rows ahead of them. Source: Flink CheckpointOptions.AlignmentType."""
 
     AT_LEAST_ONCE = 0
     ALIGNED = 1
@@ -108,9 +109,9 @@ class AlignmentMode(enum.Enum):
 class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
     """Options that every barrier of a checkpoint carries. URIs are directories of the checkpoint storage.
 
-    `exclusive_uri` is for files of this snapshot alone (empty: everything is sent inline to the JobMaster),
-    `shared_uri` for files that later checkpoints may refer to. `aligned_timeout_ms` is the time from the trigger until
-    an aligned barrier turns into an unaligned one.
+    `exclusive_uri` is the directory for files of this snapshot alone (empty: everything is sent inline to the
+    JobMaster), `shared_uri` that for files to which later checkpoints may refer. `aligned_timeout_ms` is the time from
+    the trigger until an aligned barrier turns into an unaligned one.
     """
 
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
@@ -121,7 +122,7 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_exactly_once(self) -> bool:
-        """Return whether channels are blocked, or what is in flight is stored."""
+        """Return whether channels are blocked, or in-flight data is stored."""
         return self.alignment is not AlignmentMode.AT_LEAST_ONCE
 
     @property
@@ -137,17 +138,17 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def with_unaligned(self) -> "CheckpointOptions":
-        """The same checkpoint from the moment at which its barriers overtake."""
+        """Return the options of the same checkpoint once its barriers overtake."""
         return msgspec.structs.replace(self, alignment=AlignmentMode.UNALIGNED)
 
     def with_forced_alignment(self) -> "CheckpointOptions":
-        """The same checkpoint on an edge that does not let barriers overtake."""
+        """Return the options of the same checkpoint on an edge where barriers cannot overtake."""
         if not self.is_unaligned and not self.is_timeoutable:
             return self
         return msgspec.structs.replace(self, alignment=AlignmentMode.FORCED_ALIGNED)
 
     def with_unaligned_supported(self) -> "CheckpointOptions":
-        """The same checkpoint behind an edge that forced alignment: what was asked for at first."""
+        """Return the options of the same checkpoint after an edge that forced alignment: the original mode."""
         if self.alignment is not AlignmentMode.FORCED_ALIGNED:
             return self
         may_time_out = self.aligned_timeout_ms != NEVER_UNALIGNED
@@ -158,8 +159,8 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
 class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
     """Separates the elements of a channel that belong to checkpoint `checkpoint_id` from those that come after it.
 
-    `timestamp_ms` is the trigger's wall clock; `elapsed_ms`: how long ago that was when the sender emitted it, by the
-    clocks that it passed, so that timeouts need not compare two machines' clocks.
+    `timestamp_ms` is the trigger's wall clock; `elapsed_ms` is the time from the trigger until the sender emitted the
+    barrier, summed over the machines that it passed, so that timeouts need not compare clocks of two machines.
     """
 
     checkpoint_id: int
@@ -168,7 +169,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
     elapsed_ms: int = 0
 
     def timed_out(self) -> "CheckpointBarrier":
-        """Return the barrier from the moment at which its time is over."""
+        """Return the barrier as it is after its alignment timeout."""
         elapsed_ms = max(self.elapsed_ms, self.options.aligned_timeout_ms)
         return msgspec.structs.replace(
             self, options=self.options.with_unaligned(), elapsed_ms=elapsed_ms
@@ -176,6 +177,6 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
 
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True, array_like=True, tag="c"):
-    """No barrier `checkpoint_id` will come on this channel any more."""
+    """Announces that no barrier `checkpoint_id` will come on this channel any more."""
 
     checkpoint_id: int

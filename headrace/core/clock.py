@@ -1,4 +1,4 @@
-"""Clock: the source of time that every component is given. Only this file reads the machine's time."""
+"""Clock: the source of time for every component. Only this file reads the machine's time."""
 
 import time
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ class Clock(Protocol):
     """A clock with two readings: wall time for processing time and people, monotonic time for durations."""
 
     def now_ms(self) -> int:
-        """Wall-clock epoch milliseconds (processing time)."""
+        """Return wall-clock time in epoch milliseconds (processing time)."""
         ...
 
     def now_ns(self) -> int:
-        """Return wall-clock time in nanoseconds, to measure the distance to a moment of processing time."""
+        """Return wall-clock time in epoch nanoseconds."""
         ...
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds of a clock that never goes back; only differences mean anything."""
+        """Return the nanoseconds of a clock that never goes back; only differences are meaningful."""
         ...
 
     def monotonic_ms(self) -> float:
@@ -29,34 +29,34 @@ class Cancellable(Protocol):
     """A call that is due later."""
 
     def cancel(self) -> None:
-        """Prevent the call; no effect after it has run."""
+        """Prevent the call; has no effect after the call has run."""
         ...
 
 
 def doubling_pauses(first_s: float, longest_s: float) -> Iterator[float]:
-    """Yield the pauses, in seconds, of somebody who asks again until what is waited for has come."""
+    """Yield the pauses, in seconds, between repeated requests: each is twice as long as the last, up to a maximum."""
     while True:
         yield first_s
         first_s = min(2 * first_s, longest_s)
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """Clock that reads the machine's clocks."""
 
     def now_ms(self) -> int:
-        """Wall-clock epoch milliseconds."""
+        """Return wall-clock epoch milliseconds."""
         return time.time_ns() // 1_000_000
 
     def now_ns(self) -> int:
-        """Wall-clock epoch nanoseconds."""
+        """Return wall-clock epoch nanoseconds."""
         return time.time_ns()
 
     def monotonic_ns(self) -> int:
-        """Monotonic nanoseconds."""
+        """Return monotonic nanoseconds."""
         return time.monotonic_ns()
 
     def monotonic_ms(self) -> float:
-        """Monotonic milliseconds."""
+        """Return monotonic milliseconds."""
         return time.monotonic_ns() / 1e6
 
 
@@ -70,19 +70,19 @@ class ManualClock:
         self._now_ns = start_ms * 1_000_000
 
     def now_ms(self) -> int:
-        """Wall-clock epoch milliseconds."""
+        """Return wall-clock epoch milliseconds."""
         return self._now_ns // 1_000_000
 
     def now_ns(self) -> int:
-        """Wall-clock epoch nanoseconds."""
+        """Return wall-clock epoch nanoseconds."""
         return self._now_ns
 
     def monotonic_ns(self) -> int:
-        """Monotonic nanoseconds."""
+        """Return monotonic nanoseconds."""
         return self._now_ns
 
     def monotonic_ms(self) -> float:
-        """Monotonic milliseconds."""
+        """Return monotonic milliseconds."""
         return self._now_ns / 1e6
 
     def advance_ms(self, duration_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""Options: settings that are declared once, next to the code that reads them, and read by option instead of by string.
+"""Options: settings that are declared once, next to the code that reads them.
 
 Values come from `-D key=value`, a program's Configuration or the default, in this order. Durations are written as `250
 ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes as `32kb`, `10mb`, `1g` or bytes; ports as a port, a
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _REGISTRY: dict[str, "ConfigOption[Any]"] = {}
 _WITHDRAWN: Final[dict[str, str]] = {}
-"""Keys that are no options any more, with what to do instead."""
+"""Keys of options that no longer exist, with the alternative."""
 
 
 class SizeBytes(int):
@@ -53,8 +53,8 @@ class ConfigOption(Generic[T]):
     """One setting: key, type of its value, default and a sentence for the generated table.
 
     Keys and defaults are Flink's where the meaning is the same. Two kinds of Flink's options have no effect here.
-    `unobeyed` marks those that ported programs may set: a job that sets one is told this sentence. `refused` marks
-    those that ask for a feature that is not there: any value but the default is an error, which says this sentence.
+    `unobeyed` marks those that ported programs may set: its sentence is logged for a job that sets the option.
+    `refused` marks those that request a missing feature: any value but the default is an error with this sentence.
     """
 
     key: str
@@ -65,15 +65,15 @@ class ConfigOption(Generic[T]):
     unobeyed: str = ""
     refused: str = ""
     least: T | None = None
-    """Smallest value accepted. None: zero for numbers, sizes and durations, or a default below zero."""
+    """Smallest accepted value. None: zero for numbers, sizes and durations, or a default below zero."""
     most: T | None = None
-    """Largest value accepted; None: any."""
+    """Largest accepted value; None: no limit."""
     off: tuple[T, ...] = ()
-    """Values below `least` that are accepted too, as the default is: they switch the feature off."""
+    """Values below `least` that are also accepted, like the default: they switch the feature off."""
     choices: tuple[str, ...] = ()
     """Words that a text option accepts, in any case and with `-` for `_`; none: any text."""
     synonyms: tuple[str, ...] = ()
-    """Further words that are accepted, and not listed."""
+    """Other accepted words, which are not listed."""
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.deprecated_keys):
@@ -81,7 +81,7 @@ class ConfigOption(Generic[T]):
             _REGISTRY[key] = self
 
     def parse(self, raw: object) -> T:
-        """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
+        """Convert `raw` (text, or a value of the right type); ConfigurationError for an invalid value."""
         value: Any = _parse(self.key, self.value_type, raw)
         if self.refused and value != self.default:
             raise ConfigurationError(self.key, raw, self.refused)
@@ -100,14 +100,17 @@ class ConfigOption(Generic[T]):
         return cast(T, value)
 
     def _word(self, text: str) -> str:
-        """Return the choice that `text` spells; the default, which may be no choice, stands for itself."""
+        """Return the choice that `text` spells; the default, which need not be a choice, is returned unchanged."""
         for word in (*self.choices, *self.synonyms, str(self.default)):
             if _spelling(word) == _spelling(text):
                 return word
         raise ConfigurationError(self.key, text, f"it must be one of {', '.join(self.choices)}")
 
     def _least(self) -> Any:
-        """Return the bound that is set, or that of the type; None where nothing obeys the option or no order is."""
+        """Return the bound that is set, or that of the type.
+
+        None if the option has no effect or its type has no order.
+        """
         if self.least is not None or self.unobeyed:
             return self.least
         zero = _ZEROS.get(self.value_type)
@@ -115,9 +118,9 @@ class ConfigOption(Generic[T]):
 
 
 def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> None:
-    """Raise ConfigurationError for a key that no option declares, or a value that its option cannot take.
+    """Raise ConfigurationError for a key that no option declares, or for an invalid value.
 
-    Keys under `free_prefixes` are somebody else's. Only options of modules imported so far are known.
+    Keys with `free_prefixes` are not checked. Only options of modules imported so far are known.
     """
     for key, value in raw.items():
         if key not in _REGISTRY and not key.startswith(free_prefixes):
@@ -126,7 +129,7 @@ def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> No
 
 
 def check_values(raw: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for a value that its option cannot take; keys that no option declares may be any."""
+    """Raise ConfigurationError for an invalid value; keys that no option declares may have any value."""
     for key, value in raw.items():
         if key in _REGISTRY:
             _REGISTRY[key].parse(value)
@@ -142,7 +145,7 @@ def unknown_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> 
 
 
 def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each key whose option is declared but has no effect."""
+    """Return a sentence for each key whose option has no effect."""
     return [
         f"setting '{key}' has no effect: {_REGISTRY[key].unobeyed}"
         for key in raw
@@ -151,7 +154,7 @@ def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
 
 
 def withdraw_options(instead: Mapping[str, str]) -> None:
-    """Declare keys of options that there are no more, or only in Flink, with what to do instead of each."""
+    """Declare keys of options that no longer exist, or exist only in Flink, with the alternative for each."""
     _WITHDRAWN.update(instead)
 
 
@@ -164,44 +167,44 @@ def _suggestion(key: str) -> str:
             return f"; {option.refused}"
     known = sorted(one for one, option in _REGISTRY.items() if not option.refused)
     near = difflib.get_close_matches(key, known, n=3, cutoff=0.7)
-    # `slots` for `headrace.spark.slots`: a part of a key is no typo, and is as easily meant.
+    # `slots` for `headrace.spark.slots`: a part of a key is also a likely mistake.
     near += [one for one in known if one.endswith(f".{key}") and one not in near]
     return f"; did you mean {' or '.join(near[:3])}?" if near else ""
 
 
 def declared_options() -> list[ConfigOption[Any]]:
-    """Every option declared by the modules imported so far, ordered by key."""
+    """Return every option declared by the modules imported so far, ordered by key."""
     return sorted(set(_REGISTRY.values()), key=lambda option: option.key)
 
 
 class Settings(Mapping[str, str]):
-    """An immutable set of raw settings that is read through options."""
+    """An immutable set of raw settings, read through options."""
 
     def __init__(self, raw: Mapping[str, str] | None = None) -> None:
         self._raw: Final = dict(raw or {})
 
     def get_option(self, option: ConfigOption[T]) -> T:
-        """Return the option's value here, or its default."""
+        """Return the option's value in these settings, or its default."""
         for key in (option.key, *option.deprecated_keys):
             if key in self._raw:
                 return option.parse(self._raw[key])
         return option.default
 
     def duration_ms(self, option: ConfigOption[timedelta]) -> float:
-        """Return a duration option's value here in milliseconds, or its default's."""
+        """Return a duration option's value in these settings, or its default, in milliseconds."""
         return self.get_option(option).total_seconds() * 1000
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
-        """Return whether a value was given rather than defaulted."""
+        """Return whether the option was set explicitly."""
         return any(key in self._raw for key in (option.key, *option.deprecated_keys))
 
     def has_value_of(self, key: str) -> bool:
-        """Return whether a value was given for the option of this key, which may be under a deprecated one."""
+        """Return whether the option of this key was set explicitly, possibly under a deprecated key."""
         option = _REGISTRY.get(key)
         return key in self._raw if option is None else self.is_set(option)
 
     def with_values(self, changes: Mapping[str, str]) -> "Settings":
-        """Return a copy in which `changes` win."""
+        """Return a copy in which `changes` override these settings."""
         return Settings({**self._raw, **changes})
 
     def to_dict(self) -> dict[str, str]:
@@ -222,7 +225,7 @@ class Settings(Mapping[str, str]):
 
 
 def parse_duration_ms(key: str, raw: object) -> float:
-    """Milliseconds of a duration text; ConfigurationError names `key`."""
+    """Parse a duration into milliseconds; ConfigurationError names `key`."""
     if isinstance(raw, timedelta):
         return raw.total_seconds() * 1000
     return _quantity(key, str(raw), _DURATION_UNITS_MS, "a duration such as '250 ms' or '10 s'")
@@ -236,7 +239,7 @@ def _quantity(key: str, text: str, units: Mapping[str, float], wanted: str) -> f
 
 
 def _spelling(word: str) -> str:
-    """Write a word as all its spellings come to."""
+    """Normalise a word, so that all its spellings become equal."""
     return word.strip().upper().replace("-", "_")
 
 
@@ -266,7 +269,7 @@ def type_text(option: ConfigOption[Any]) -> str:
 
 
 def default_text(value: object) -> str:
-    """Write a default as a user would in `-D key=value`."""
+    """Write a default as a user would write it in `-D key=value`."""
     match value:
         case None:
             return "(none)"
@@ -290,7 +293,7 @@ def _with_unit(value: int, units: tuple[tuple[int, str], ...], smallest: str) ->
 
 
 def bytes_text(size_bytes: int) -> str:
-    """Bytes in the unit that people would choose."""
+    """Format a number of bytes in the unit that people would choose."""
     value, unit = float(size_bytes), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -298,7 +301,7 @@ def bytes_text(size_bytes: int) -> str:
 
 
 def parse_ports(key: str, text: str) -> Iterator[int]:
-    """Ports of `6123`, `50100-50200` or `6123,50100-50200`; ConfigurationError names `key`."""
+    """Yield the ports of `6123`, `50100-50200` or `6123,50100-50200`; ConfigurationError names `key`."""
     ranges: list[range] = []
     for part in text.split(","):
         first, separator, last = part.strip().partition("-")

@@ -1,6 +1,6 @@
-"""Configuration: the string-keyed settings that user programs write, as PyFlink has them.
+"""Configuration: the string-keyed settings of user programs, as in PyFlink.
 
-The runtime reads its options from `headrace.core.config.Settings`; `Settings(configuration.to_dict())` leads there.
+The runtime reads its options from `headrace.core.config.Settings`; `Settings(configuration.to_dict())` converts to it.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _QUOTES: Final = ("'", '"')
 
 
 class Configuration:
-    """Settings by key. Setters return the object; getters convert, or give the default for an unknown key.
+    """Settings by key. Setters return the object; getters convert, or return the default for an unknown key.
 
     Example:
         >>> config = Configuration().set_integer("parallelism.default", 4)
@@ -85,11 +85,11 @@ class Configuration:
         return set(self._values)
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """Put all values, with the types they were set with, into a dict."""
+        """Put all values, with their original types, into a dict."""
         target_dict.update(deepcopy(self._values))
 
     def add_all(self, other: "Configuration", prefix: str | None = None) -> "Configuration":
-        """Take over all values of `other`, with `prefix` before their keys."""
+        """Add all values of `other`, with `prefix` before their keys."""
         for key, value in deepcopy(other._values).items():
             self._values[(prefix or "") + key] = value
         return self
@@ -98,11 +98,11 @@ class Configuration:
         return key in self._values
 
     def to_dict(self) -> dict[str, str]:
-        """Return everything as strings: `true`, `1.2`."""
+        """Return all values as strings, such as `true` and `1.2`."""
         return {key: _text_of(value) for key, value in self._values.items()}
 
     def remove_config(self, key: str) -> bool:
-        """Forget a key; True when it was there."""
+        """Remove a key; return True if it was there."""
         return self._values.pop(key, None) is not None
 
     def _set(self, key: str, value: ConfigValue) -> "Configuration":
@@ -180,7 +180,7 @@ def _unquoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class UserConfigOption(Generic[T]):
-    """A key with the type and default of its value, declared by a program. PyFlink's `ConfigOption`."""
+    """A key with the type and default of its value, declared by a program; PyFlink's `ConfigOption`."""
 
     key: str
     value_type: type[Any]

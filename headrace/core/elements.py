@@ -16,7 +16,7 @@ MAX_WATERMARK: Final = 2**63 - 1
 
 
 class Watermark(msgspec.Struct, frozen=True, array_like=True, tag="w"):
-    """No more records with a timestamp <= `timestamp_ms` are to be expected. Source: Flink Watermark."""
+    """Promise that no more records with a timestamp <= `timestamp_ms` will arrive. Source: Flink Watermark."""
 
     timestamp_ms: int
 
@@ -28,9 +28,9 @@ class WatermarkStatus(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 
 
 class LatencyMarker(msgspec.Struct, frozen=True, array_like=True, tag="l"):
-    """A marker that measures latency: it left a source at `marked_time_ms`, by that host's clock.
+    """A marker that measures latency; it left a source at `marked_time_ms`, by that host's clock.
 
-    It follows the rows, to one consumer at each fork. Operators pass it on at once, also if they hold rows back as
+    It follows the rows, to one consumer at each fork. Operators forward it at once, even if they hold rows back as
     windows do, so that it measures the time that rows spend between operators.
     Source: Flink LatencyMarker.
     """
@@ -41,7 +41,7 @@ class LatencyMarker(msgspec.Struct, frozen=True, array_like=True, tag="l"):
 
 
 TimeMarker = Watermark | WatermarkStatus
-"""Elements that move event time: every consumer of a stream gets them."""
+"""Elements that advance event time: every consumer of a stream gets them."""
 
 StreamMarker = TimeMarker | LatencyMarker
 """Elements that stand between two rows of a batch."""
@@ -62,19 +62,19 @@ class StopMode(enum.Enum):
 
 
 class EndOfData(msgspec.Struct, frozen=True, array_like=True, tag="d"):
-    """The producer's user code will emit nothing more."""
+    """Announces that the producer's user code will emit nothing more."""
 
     mode: StopMode = StopMode.DRAIN
 
 
 class EndOfPartition(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """The partition is complete: the channel can be released."""
+    """Announces that the partition is complete, so that the channel can be released."""
 
 
 class EndOfOutputChannelState(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     """Ends the replay of elements that a checkpoint stored from the producer's output: the next elements are new.
 
-    The channel stays blocked until all channels of the task that should deliver this event have delivered it.
+    The channel stays blocked until all channels of the task that will deliver this event have delivered it.
     Source: Flink EndOfOutputChannelStateEvent.
     """
 

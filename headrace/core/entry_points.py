@@ -1,4 +1,4 @@
-"""Entry points: things that installed packages offer by name, found without importing any of them."""
+"""Entry points: plug-ins that installed packages offer by name, found without importing any of them."""
 
 import functools
 import sys
@@ -14,7 +14,7 @@ def entry_point_names(group: str) -> tuple[str, ...]:
 
 
 def load_entry_point(group: str, name: str) -> Any:
-    """Import and return what `name` stands for in `group`; LookupError where nothing is installed under it."""
+    """Import and return the object `name` of `group`; LookupError if nothing is installed under the name."""
     for point in _of_group(group):
         if point.name == name:
             return point.load()
@@ -27,7 +27,7 @@ def _of_group(group: str) -> "EntryPoints":
 
 @functools.lru_cache(maxsize=16)
 def _installed(group: str, _path: tuple[str, ...]) -> "EntryPoints":
-    """Return what is found along the path, which is read once: that takes milliseconds, for each source of a job."""
+    """Return the entry points found along the path, which is read once because that takes milliseconds."""
     # Imported late: `headrace list` and its like need none, and it is a tenth of their time.
     from importlib.metadata import entry_points
 

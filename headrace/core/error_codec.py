@@ -1,8 +1,8 @@
 """Exceptions on the wire: class name, text, facts, notes, traceback and cause, as plain values.
 
-An error of the HeadraceError tree whose facts (its attributes) are all plain values is rebuilt as what it was, if
-its class is loaded here; classes are looked up among those, never imported by name. Every other exception becomes a
-RemoteError with class name, text and traceback. Errors whose facts are structured may `register` a codec of theirs.
+An error of the HeadraceError tree whose facts (its attributes) are all plain values is rebuilt as the same class, if
+that is loaded in this process; classes are looked up among those, never imported by name. Every other exception becomes
+a RemoteError with class name, text and traceback. Errors with structured facts may `register` a codec.
 """
 
 import traceback
@@ -26,7 +26,7 @@ _LOADED: Final[dict[str, type[HeadraceError]]] = {}
 
 
 class RemoteFailure(msgspec.Struct, frozen=True):
-    """An exception on its way. `structured` holds the facts of a registered codec instead of `facts`."""
+    """An exception in transit. `structured` holds the facts of a registered codec instead of `facts`."""
 
     class_name: str
     text: str
@@ -54,26 +54,29 @@ def register(
     to_facts: Callable[[E], F],
     from_facts: Callable[[F], E],
 ) -> None:
-    """Let `error_type` travel with facts that are more than plain values: `facts_type` is their msgspec type."""
+    """Register a codec for the facts of `error_type`, if they are not plain values.
+
+    `facts_type` is their msgspec type.
+    """
     _STRUCTURED[error_type] = _StructuredCodec(
         to_facts, from_facts, msgspec.msgpack.Decoder(facts_type)
     )
 
 
 def encode_error(error: BaseException) -> RemoteFailure:
-    """Describe `error` and what caused it. Bounded: long texts are cut in the middle, chains after 8 links.
+    """Encode `error` and its causes. Bounded: long texts are cut in the middle, chains after 8 links.
 
-    Never raises: an error that cannot be described (its `str`, its notes or its codec fail) travels by its name.
+    Never raises: of an error that cannot be described (its `str`, its notes or its codec fail) only the name is sent.
     """
     try:
         return _encode(error, _CHAIN_MAX)
     except Exception as failure:
-        reason = f"it could not be described: {type(failure).__name__}: {_text_of(failure)}"
+        reason = f"the error could not be described: {type(failure).__name__}: {_text_of(failure)}"
         return RemoteFailure(_class_name(type(error)), reason)
 
 
 def decode_error(failure: RemoteFailure, origin: str) -> Exception:
-    """Rebuild an error. `origin` (the address it came from) is named with the remote traceback."""
+    """Rebuild an error. The remote traceback names `origin`, the address from which the error came."""
     error = _rebuild(failure, origin)
     for note in failure.notes:
         error.add_note(note)
@@ -146,7 +149,7 @@ def _rebuild(failure: RemoteFailure, origin: str) -> Exception:
                 return RemoteError(failure.class_name, failure.text, failure.traceback)
             return _with_remote_traceback(error, failure, origin)
         if failure.facts is not None:
-            # Without the constructor: its text and facts are known, and it may compute what it was not given.
+            # Without the constructor, which may need arguments that were not sent: text and facts are known.
             error = error_type.__new__(error_type)
             error.args = (failure.text,)
             vars(error).update(failure.facts)

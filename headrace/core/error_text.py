@@ -1,4 +1,4 @@
-"""Renders an error: the line that names the cause first, the user's own frames, and the rest on demand."""
+"""Renders an error: first the line that names the cause, then the user's own frames, and the rest on demand."""
 
 import os
 import re
@@ -21,25 +21,25 @@ _FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
 
 
 def without_controls(text: str) -> str:
-    """Return a text of somebody else's with a sign for each control character, which a terminal would obey."""
+    """Return foreign text with a visible sign for each control character, which a terminal would obey."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def on_one_line(text: str) -> str:
-    """Return a name of somebody else's for a line, with escapes in the place of line ends and control characters."""
+    """Return a foreign name for use in a line, with line ends and control characters escaped."""
     return _NOT_ON_A_LINE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def wants_details() -> bool:
-    """Return whether the user has asked for whole tracebacks."""
+    """Return whether the user has requested whole tracebacks."""
     return os.environ.get(DETAILS_VARIABLE) == "1"
 
 
 def describe(error: BaseException, *, wants_details: bool) -> list[str]:
     """Return the lines to show: first the one that names the cause.
 
-    Of our own errors that is their first line, and what follows explains it; of others the class, the text and where
-    in the user's program it was raised.
+    For Headrace's own errors this is their first line, followed by the explanation; for others the class, the text and
+    the place in the user's program.
     """
     whole = traceback.format_exception(error)
     if isinstance(error, HeadraceError):
@@ -49,7 +49,7 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
             # Such an error is raised where the program says something wrong; a line that it names itself is better.
             place = frames[-1].rpartition(", in ")[0]
             first += "" if ", line " in first else f" ({place})"
-        # What is told last for those who see no more is told once here.
+        # The cause that is repeated in the last line is shown only once here.
         lines = [first, *(line.removesuffix(f": {first}") for line in rest if line.strip())]
         return lines + "".join(whole).splitlines() if wants_details else _of_user(lines)
     name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -63,7 +63,7 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
 
 
 def _origins(error: BaseException) -> list[str]:
-    """Return a line for each error behind one of the program's own; the last is what went wrong first."""
+    """Return a line for each cause of an error of the program; the last is the first error."""
     lines: list[str] = []
     seen = {id(error)}
     while True:
@@ -79,9 +79,9 @@ def _origins(error: BaseException) -> list[str]:
 
 
 def _of_user(lines: list[str]) -> list[str]:
-    """Remove frames of tracebacks that are in no file of the user, and say how to see them.
+    """Remove frames of tracebacks that are not in the user's files, and name the setting that shows them.
 
-    Where no frame is the user's, only an exception stays that the lines before do not tell.
+    If no frame is the user's, only an exception is kept that the lines before do not name.
     """
     if _TRACEBACK not in lines:
         return lines
@@ -111,7 +111,7 @@ def _is_repeated(line: str, before: list[str]) -> bool:
     """Return whether a line of a traceback repeats the message; tracebacks name classes with their modules."""
     name, colon, text = line.partition(":")
     if name.startswith("headrace.") and text:
-        # A class of ours says nothing to a user that its text does not.
+        # The class of a Headrace error adds nothing to its text for a user.
         said = text
     else:
         said = name.rpartition(".")[2] + colon + text
@@ -128,7 +128,7 @@ def user_frames(error: BaseException) -> list[str]:
 
 
 def notebook_lines(error: HeadraceError) -> list[str]:
-    """Return the lines that a notebook shows: the class and the cause, what explains them, and the user's frames."""
+    """Return the lines that a notebook shows: the class and the cause, the explanation, and the user's frames."""
     if wants_details():
         return "".join(traceback.format_exception(error)).splitlines()
     first, *rest = describe(error, wants_details=False)

@@ -1,11 +1,11 @@
-"""Errors that Headrace raises on purpose: each says what, where and what next, and keeps its facts as fields.
+"""Errors that Headrace raises on purpose: each has a cause, a place and a remedy, and keeps its facts as fields.
 
 In the tree below, the name before a colon is the module that defines the errors after it; modules called `errors` draw
 their own subtrees. Exceptions of user functions become UserCodeErrors here, with the user's file and line.
 
-HeadraceError                    domain and recoverable say who can mend it and whether a restart may help;
-|                                is_consequence, that something else failed before; repeats, that one more
-|                                restart does not help once it has come again
+HeadraceError                    domain: who can fix it; recoverable: whether a restart may help;
+|                                is_consequence: something else failed before; repeats: another restart does
+|                                not help once the error has repeated
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
 |  +- NotInstalledError
@@ -21,14 +21,14 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- RecordTypeError               a record does not fit its declared type
 +- UserCodeError                 an exception left a user function; carries the user's file and line
 |  +- FinalUserCodeError
-+- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
-|  +- CachedStreamLostError      the job was to read a cached stream that cannot be read any more
-+- ClusterDatasetCorruptedError  the same, inside the cluster
++- JobExecutionError             raised by `execute`: the job FAILED, with its first cause
+|  +- CachedStreamLostError      a cached stream that the job reads cannot be read any more
++- ClusterDatasetCorruptedError  the same error inside the cluster
 +- JobCancelledError             the job was cancelled while its result was awaited
 |  +- api.client.program_end: JobLeftBehindError  the program ended before it
 +- NoResourceAvailableError      no slot within the timeout
-+- connectors.dataframe.batch_log: BatchLogError  a log of batches cannot be read as asked
-+- RemoteError                   an error of another process, of a class that is not known here
++- connectors.dataframe.batch_log: BatchLogError  a log of batches cannot be read in the requested way
++- RemoteError                   an error of another process, of a class that is unknown in this one
 +- HostError                     Spark cannot host Headrace, or something that it needs is missing
 |  +- PortInUseError
 |  +- VersionMismatchError
@@ -124,7 +124,7 @@ from headrace.core.resource_profile import JOB_ENVIRONMENT
 
 
 class ErrorDomain(enum.Enum):
-    """Party that can mend an error."""
+    """Party that can fix an error."""
 
     USER = "USER"
     EXTERNAL = "EXTERNAL"
@@ -134,10 +134,10 @@ class ErrorDomain(enum.Enum):
 class HeadraceError(Exception):
     """Base of all errors that Headrace raises on purpose.
 
-    `is_consequence`: what is seen when somebody else failed or left. It is never told as a job's cause while
-    another error is known. `repeats`: it comes from a place in the program or on a disk, not from a process or
-    connection that was lost, so that the next restart will end as the last one did. `aftermath`: what a program that
-    goes on has to know; notebooks show it behind the cause, as nothing else of a program goes on by itself.
+    `is_consequence`: True if the error follows from another failure; it is never reported as a job's cause while
+    another error is known. `repeats`: True if the error comes from the program or from a disk, not from a lost process
+    or connection, so that the next restart will end in the same way. `aftermath`: a note for a program that continues
+    after the error; only notebooks show it, because other programs end.
     """
 
     domain: ClassVar[ErrorDomain] = ErrorDomain.INTERNAL
@@ -159,13 +159,13 @@ class HeadraceError(Exception):
 
 
 class ProgramError(HeadraceError):
-    """The program cannot become a job as it is written."""
+    """Raised if the program cannot become a job as it is written."""
 
     domain, recoverable = ErrorDomain.USER, False
 
 
 class FunctionNotPicklableError(ProgramError):
-    """A user function cannot be shipped to the workers."""
+    """Raised if a user function cannot be shipped to the workers."""
 
     def __init__(self, operator_name: str, location: str, reason: str) -> None:
         super().__init__(
@@ -177,11 +177,11 @@ class FunctionNotPicklableError(ProgramError):
 
 
 class NotInstalledError(ProgramError):
-    """An operator names code for the driver that is not installed there; in another installation it may be."""
+    """Raised if an operator names code for the driver that is not installed there, although it may be elsewhere."""
 
 
 class ConfigurationError(HeadraceError):
-    """An option's value is not acceptable."""
+    """Raised if an option has an invalid value."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -199,9 +199,9 @@ def telling_line(text: str) -> str:
 
 
 def short_repr(value: object) -> str:
-    """Return one line of at most 120 characters that shows `value`, whatever its `repr` does.
+    """Return one line of at most 120 characters that shows `value`, even if its `repr` fails.
 
-    A repr of several lines is a drawing of arrays or tables: it follows the name of its class.
+    A repr of several lines draws arrays or tables: the name of its class is put before it.
     """
     try:
         text = repr(value)
@@ -213,9 +213,9 @@ def short_repr(value: object) -> str:
 
 
 class RecordTypeError(HeadraceError):
-    """A record does not fit the type that was declared for its stream.
+    """Raised if a record does not fit the declared type of its stream.
 
-    `row_index`: which of the records that were converted together it is, where that is known.
+    `row_index`: index among the records that were converted together, if known.
     """
 
     domain, recoverable = ErrorDomain.USER, False
@@ -230,7 +230,7 @@ class RecordTypeError(HeadraceError):
         super().__init__(self._message(self.shown))
 
     def at(self, place: str) -> "RecordTypeError":
-        """Add the place where the record came from to the message; return this error."""
+        """Add the origin of the record to the message; return this error."""
         self.args = (self._message(f"{self.shown} ({place})"),)
         return self
 
@@ -239,10 +239,10 @@ class RecordTypeError(HeadraceError):
 
 
 class UserCodeError(HeadraceError):
-    """An exception left user code.
+    """Raised if an exception left user code.
 
     The first line names the cause, the operator and the user's own file and line. `cause_type` is the class name
-    of the user's exception; `remote_traceback` its text, also after a journey through RPC.
+    of the user's exception; `remote_traceback` the text of its traceback, also after RPC.
     """
 
     domain, recoverable = ErrorDomain.USER, True
@@ -280,13 +280,16 @@ class UserCodeError(HeadraceError):
 
 
 class FinalUserCodeError(UserCodeError):
-    """A user's exception whose attribute `recoverable` is False: no restart follows."""
+    """Raised for a user's exception whose attribute `recoverable` is False: no restart follows."""
 
     recoverable = False
 
 
 class JobExecutionError(HeadraceError):
-    """The job ended as FAILED. The first and the last line are its first cause, as many people see only one of them."""
+    """Raised if the job FAILED.
+
+    Its first and last lines are the first cause, because many people see only one of them.
+    """
 
     recoverable = False
 
@@ -299,13 +302,13 @@ class JobExecutionError(HeadraceError):
 def _stated_at_both_ends(cause_text: str, job: str) -> str:
     first, _, rest = cause_text.rstrip().partition("\n")
     if rest and first.partition(" (in ")[0] in rest.rpartition("\n")[2]:
-        # A traceback, which ends with what was raised.
+        # A traceback, which ends with the raised error.
         return f"{first}\n{job}\n{rest}"
     return "\n".join((first, *([rest] if rest else ()), f"{job}: {first}"))
 
 
 class ClusterDatasetCorruptedError(HeadraceError):
-    """A data set that an earlier job left cannot be read. Source: Flink ClusterDatasetCorruptedException."""
+    """Raised if a data set that an earlier job left cannot be read. Source: Flink ClusterDatasetCorruptedException."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -316,7 +319,7 @@ class ClusterDatasetCorruptedError(HeadraceError):
 
 
 class CachedStreamLostError(JobExecutionError):
-    """The job was to read a cached stream whose data set is lost. `execute` runs it again by itself, once."""
+    """Raised if a cached stream that the job reads has lost its data set. `execute` then runs the job again, once."""
 
     domain = ErrorDomain.EXTERNAL
 
@@ -324,13 +327,13 @@ class CachedStreamLostError(JobExecutionError):
         self, job_id: str, job_name: str, cause_text: str, data_set: ClusterDataSetId
     ) -> None:
         first, newline, rest = cause_text.partition("\n")
-        first += "; run the job again, and what makes the cached stream runs too"
+        first += "; run the job again, which also computes the cached stream again"
         super().__init__(job_id, job_name, f"{first}{newline}{rest}")
         self.data_set = data_set
 
 
 class JobCancelledError(HeadraceError):
-    """The job was cancelled while its result was awaited. `failure`: its last failure before that, in one line."""
+    """Raised if the job was cancelled while its result was awaited. `failure`: its last failure before, in one line."""
 
     recoverable = False
 
@@ -341,14 +344,14 @@ class JobCancelledError(HeadraceError):
 
 
 class NoResourceAvailableError(HeadraceError):
-    """Slots that a job needs did not become available within `slot.request.timeout`."""
+    """Raised if slots for a job did not become available within `slot.request.timeout`."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(
         self, missing_count: int, timeout_ms: int, explanation: str, needed_by: str = ""
     ) -> None:
-        """`needed_by`: the operators that were to run in them, with their places in the program."""
+        """`needed_by`: the operators that need the slots, with their places in the program."""
         wanted = f" for {needed_by}" if needed_by else ""
         super().__init__(
             f"{missing_count} slot(s){wanted} did not become available within {timeout_ms} ms "
@@ -358,13 +361,13 @@ class NoResourceAvailableError(HeadraceError):
 
 
 class HostError(HeadraceError):
-    """The Spark application cannot host Headrace as it is set up."""
+    """Raised if the Spark application cannot host Headrace as it is configured."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
 class PortInUseError(HostError):
-    """Every port that was asked for is taken. `allowed` is the option's text where it names more than `port`."""
+    """Raised if every allowed port is in use. `allowed` is the option's text if it names more than `port`."""
 
     def __init__(self, host: str, port: int, option_key: str, allowed: str = "") -> None:
         if allowed not in ("", str(port)):
@@ -383,7 +386,7 @@ class PortInUseError(HostError):
 
 
 class VersionMismatchError(HostError):
-    """Driver and worker do not run the same software. `interpreter`: of the worker, where a job has named it."""
+    """Raised if driver and worker do not run the same software. `interpreter`: the worker's, if a job has set it."""
 
     def __init__(
         self,
@@ -399,8 +402,8 @@ class VersionMismatchError(HostError):
         if interpreter.startswith(JOB_ENVIRONMENT):
             by = ", which runs in the Python environment of the job"
             remedy = (
-                "have python.requirements, or the archive with the interpreter, bring the driver's version: functions "
-                "travel between the two"
+                "let python.requirements, or the archive with the interpreter, install the driver's version: "
+                "functions are sent between the two"
             )
         super().__init__(
             f"{what} differs: {driver_version} on the driver, {worker_version} on worker {worker}{by}; {remedy}"
@@ -409,7 +412,7 @@ class VersionMismatchError(HostError):
 
 
 class RemoteError(HeadraceError):
-    """An error of another process whose class is not known here; keeps its class name and traceback text."""
+    """An error of another process whose class is unknown in this one; keeps its class name and traceback text."""
 
     def __init__(self, class_name: str, text: str, remote_traceback: str = "") -> None:
         super().__init__(
@@ -425,11 +428,11 @@ _STANDARD_LIBRARY: Final = Path(sysconfig.get_path("stdlib")).as_posix() + "/"
 
 
 def is_user_file(filename: str) -> bool:
-    """Return whether a frame's file is the user's own: neither ours, nor Python's, nor an installed package's."""
+    """Return whether a frame's file is the user's own: not Headrace's, Python's, or an installed package's."""
     name = filename.replace("\\", "/")
     if name.startswith((_PACKAGE, _STANDARD_LIBRARY, "<frozen")) or "site-packages" in name:
         return False
-    # Compiled modules name their sources, which nobody has.
+    # Compiled modules name their sources, which are not installed.
     return not name.endswith((".pxi", ".pyx"))
 
 
@@ -453,16 +456,16 @@ USER_EXCEPTIONS: Final = (
     GeneratorExit,
     asyncio.CancelledError,
 )
-"""Exceptions that user code may raise. `sys.exit()` in it ends the job, not the process that runs it."""
+"""Exceptions that user code may raise. `sys.exit()` in user code ends the job, not the process that runs it."""
 
 
 def wrap_user_error(
     error: BaseException, operator_name: str, location: str = "", *, with_traceback: bool = True
 ) -> UserCodeError:
-    """Return `error` as a UserCodeError of `operator_name`; one that already is passes unchanged.
+    """Return `error` as a UserCodeError of `operator_name`; a UserCodeError is returned unchanged.
 
-    What it says of itself by an attribute `recoverable` is heeded: False ends the job, True is an outage that passes.
-    `location` stands in where no file of the user's is on the traceback.
+    Its attribute `recoverable`, if any, is obeyed: False ends the job, True means a temporary outage. `location` is
+    used if no file of the user is on the traceback.
     """
     if isinstance(error, UserCodeError):
         return error

@@ -6,7 +6,7 @@ _PORT_DIGITS: Final = 5
 
 
 def bracketed(host: str) -> str:
-    """Return a host as URLs write it: an IPv6 address in brackets, anything else as it is."""
+    """Return a host as URLs write it: an IPv6 address in brackets, anything else unchanged."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -16,7 +16,7 @@ def join_host_port(host: str, port: int) -> str:
 
 
 def split_host_port(authority: str) -> tuple[str, int]:
-    """Return host, without brackets, and port of an authority; OSError where it is none, as for an unknown host."""
+    """Return host, without brackets, and port of an authority; OSError if it is not valid, as for an unknown host."""
     host, _, port = authority.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS):
         raise OSError(f"'{authority}' is not of the form host:port")

@@ -1,7 +1,7 @@
-"""Identifiers: 16 random bytes, or compounds of them; equal by value, ordered, and small on the wire.
+"""Identifiers: 16 random bytes, or compounds of them; compared by value, ordered, and small on the wire.
 
-Random ids are drawn from an injected generator, so that a seed reproduces them. A BlobKey names a large payload that
-travels by reference, and is made from its content. Source: Flink AbstractID, BlobKey.
+Random ids are drawn from an injected generator, so that a seed reproduces them. A BlobKey names a large payload that is
+sent by reference, and is computed from its content. Source: Flink AbstractID, BlobKey.
 """
 
 import hashlib
@@ -52,31 +52,31 @@ class UniqueId(msgspec.Struct, frozen=True, order=True, array_like=True):
 
 
 class JobId(UniqueId, frozen=True, order=True, array_like=True):
-    """One submitted job."""
+    """Id of one submitted job."""
 
 
 class JobVertexId(UniqueId, frozen=True, order=True, array_like=True):
-    """One vertex of a JobGraph (a chain of operators): the id of its head operator."""
+    """Id of one vertex of a JobGraph (a chain of operators): the id of its head operator."""
 
 
 class OperatorId(UniqueId, frozen=True, order=True, array_like=True):
-    """One operator, stable across restarts and independent of chaining."""
+    """Id of one operator, stable across restarts and independent of chaining."""
 
 
 class IntermediateDataSetId(UniqueId, frozen=True, order=True, array_like=True):
-    """The output of a job vertex along one edge."""
+    """Id of the output of a job vertex along one edge."""
 
 
 class AllocationId(UniqueId, frozen=True, order=True, array_like=True):
-    """One slot given to one job."""
+    """Id of one allocation of a slot to a job."""
 
 
 class InstanceId(UniqueId, frozen=True, order=True, array_like=True):
-    """One registration of a TaskManager at the ResourceManager."""
+    """Id of one registration of a TaskManager at the ResourceManager."""
 
 
 class FencingToken(UniqueId, frozen=True, order=True, array_like=True):
-    """The session of one leader: a message that carries another one is refused."""
+    """Id of one leader's session: a message with another token is refused."""
 
 
 class DispatcherId(FencingToken, frozen=True, order=True, array_like=True):
@@ -92,7 +92,7 @@ class JobMasterId(FencingToken, frozen=True, order=True, array_like=True):
 
 
 class ResourceId(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """A process of the cluster by name: a TaskManager (`<application>-tm-<n>`), the driver."""
+    """Name of a process of the cluster: a TaskManager (`<application>-tm-<n>`) or the driver."""
 
     name: str
 
@@ -108,7 +108,7 @@ class SlotId(msgspec.Struct, frozen=True, order=True, array_like=True):
 
 
 class ClusterDataSetId(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """A data set that a job left to the cluster; a program names its edges alike in each of its jobs."""
+    """Id of a data set that a job left in the cluster; a program names its edges equally in all its jobs."""
 
     job_id: JobId
     data_set_id: IntermediateDataSetId
@@ -118,7 +118,7 @@ class ClusterDataSetId(msgspec.Struct, frozen=True, order=True, array_like=True)
 
 
 class ExecutionVertexId(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """A subtask: vertex and index, whatever its attempts."""
+    """Id of a subtask, vertex and index, independent of its attempts."""
 
     vertex_id: JobVertexId
     subtask_index: int
@@ -128,7 +128,7 @@ class ExecutionVertexId(msgspec.Struct, frozen=True, order=True, array_like=True
 
 
 class ExecutionAttemptId(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """One attempt to run a subtask of one job: what every RPC, frame and state file of a task carries."""
+    """Id of one attempt to run a subtask of one job, carried by every RPC, frame and state file of a task."""
 
     job_id: JobId
     execution_vertex_id: ExecutionVertexId
@@ -163,13 +163,13 @@ class BlobKey(msgspec.Struct, frozen=True, order=True, array_like=True):
     DIGEST_SIZE: ClassVar[int] = 32
 
     def __post_init__(self) -> None:
-        # A key names a file: whoever sends one must not be able to name any other.
+        # A key names a file: a sender must not be able to name any other file.
         if len(self.digest) != self.DIGEST_SIZE or self.size_bytes < 0:
             raise ValueError(f"no blob key: {len(self.digest)} bytes of hash, {self.size_bytes}")
 
     @classmethod
     def of(cls, content: bytes | memoryview) -> Self:
-        """The key of `content`."""
+        """Return the key of `content`."""
         view = memoryview(content)
         return cls(hashlib.sha256(view).digest(), view.nbytes)
 
@@ -178,7 +178,7 @@ class BlobKey(msgspec.Struct, frozen=True, order=True, array_like=True):
 
 
 def size_text(size_bytes: int) -> str:
-    """`size_bytes` for people, in decimal units."""
+    """Format `size_bytes` for people, in decimal units."""
     if size_bytes < 1_000_000:
         return f"{size_bytes / 1_000:.1f} kB"
     return f"{size_bytes / 1_000_000:.1f} MB"

@@ -17,7 +17,7 @@ FEW_HASHES: Final = 32
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Number of key groups where none is set: 1.5 x parallelism, up to a power of two, within 128..32768."""
+    """Return the default number of key groups: 1.5 x parallelism, rounded up to a power of two, within 128..32768."""
     wanted = parallelism + parallelism // 2
     power = 1 << max(0, (wanted - 1).bit_length())
     return min(max(power, 128), MAX_PARALLELISM_LIMIT)
@@ -52,7 +52,7 @@ def _rotate(code: npt.NDArray[np.uint32], count: int, scratch: npt.NDArray[np.ui
 
 
 def key_groups_of(hashes: npt.NDArray[np.int32], max_parallelism: int) -> npt.NDArray[np.int32]:
-    """Key group of each hash, in [0, max_parallelism)."""
+    """Return the key group of each hash, in [0, max_parallelism)."""
     if len(hashes) <= FEW_HASHES:
         few = hashes.astype(np.int32, copy=False).view(_U32).tolist()
         return np.array([_known_group_of(one, max_parallelism) for one in few], dtype=np.int32)
@@ -64,7 +64,7 @@ def key_groups_of(hashes: npt.NDArray[np.int32], max_parallelism: int) -> npt.ND
 
 
 def key_group_of(key_hash: int, max_parallelism: int) -> int:
-    """Key group of one hash, given as an unsigned number of 32 bits: `key_groups_of` without arrays."""
+    """Return the key group of one hash, given as an unsigned 32-bit number: `key_groups_of` without arrays."""
     code = key_hash * 0xCC9E2D51 & _MASK
     code = (code << 15 | code >> 17) & _MASK
     code = code * 0x1B873593 & _MASK
@@ -86,20 +86,20 @@ _known_group_of = lru_cache(maxsize=1 << 14)(key_group_of)
 def subtasks_of(
     hashes: npt.NDArray[np.int32], parallelism: int, max_parallelism: int
 ) -> npt.NDArray[np.int32]:
-    """Subtask that owns each hash's key group, in [0, parallelism)."""
+    """Return the subtask that owns each hash's key group, in [0, parallelism)."""
     owners = owners_of_groups(parallelism, max_parallelism)
     return owners[key_groups_of(hashes, max_parallelism)]
 
 
 @lru_cache(maxsize=64)
 def owners_of_groups(parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """Subtask that owns each key group, shape (max_parallelism,)."""
+    """Return the subtask that owns each key group, shape (max_parallelism,)."""
     groups = np.arange(max_parallelism, dtype=np.int64)
     return (groups * parallelism // max_parallelism).astype(np.int32)
 
 
 def key_group_range(subtask_index: int, parallelism: int, max_parallelism: int) -> range:
-    """Key groups that `subtask_index` owns; the ranges of all subtasks tile 0..max_parallelism-1."""
+    """Return the key groups that `subtask_index` owns; the ranges of all subtasks cover 0..max_parallelism-1 once."""
     start = (subtask_index * max_parallelism + parallelism - 1) // parallelism
     end = ((subtask_index + 1) * max_parallelism - 1) // parallelism
     return range(start, end + 1)

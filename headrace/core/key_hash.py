@@ -1,11 +1,11 @@
-"""The 32-bit hash of a key, the same in every process: Java's `hashCode` where Java has the type.
+"""The 32-bit hash of a key, the same in every process: Java's `hashCode` for types that Java has.
 
 Key groups are computed from it (`core.key_groups`), so it decides which subtask owns a key and may never change for
-data that a snapshot may hold. Declared keys are hashed as Arrow arrays. Undeclared ones are hashed as Python values:
-values that Python compares as equal have one hash (2, 2.0 and Decimal(2); one instant in two time zones) or are
-refused, so that equal keys never part; texts and integers are hashed as declared ones are. Two decisions differ from
-Java, because equal keys must have equal hashes and Python compares `-0.0 == 0.0`: -0.0 is hashed as 0.0, and NaN, which
-equals nothing, cannot be a key.
+data that a snapshot may hold. Declared keys are hashed as Arrow arrays. Undeclared keys are hashed as Python values:
+values that are equal in Python have the same hash (2, 2.0 and Decimal(2); one instant in two time zones) or are
+refused, so that equal keys always reach the same subtask; strings and integers are hashed like declared ones. Two
+decisions differ from Java, because equal keys must have equal hashes and Python compares `-0.0 == 0.0`: -0.0 is hashed
+as 0.0, and NaN, which equals nothing, cannot be a key.
 
 Source: java.lang `hashCode` of Integer, Long, Boolean, Double, String, BigInteger, Arrays; Flink Tuple, RowUtils.
 """
@@ -37,7 +37,7 @@ _MASK: Final = 0xFFFFFFFF
 _HASH_OF_TRUE: Final = 1231
 _HASH_OF_FALSE: Final = 1237
 _KEY_SELECTOR: Final = "the key selector"
-_NULL_REASON: Final = "is null: give such records a key of their own, or filter them out"
+_NULL_REASON: Final = "is null: give such records another key, or filter them out"
 _NAN_REASON: Final = "is NaN, which equals no other key"
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1)  # naive: the offset is taken off by itself
@@ -46,7 +46,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 
 class InvalidKeyError(HeadraceError):
-    """A record's key cannot be a key: it is null, NaN, or of a type whose values do not compare."""
+    """Raised if a record's key is invalid: null, NaN, or of a type whose values do not compare."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -87,7 +87,7 @@ def _hash_objects(values: Sequence[Any]) -> npt.NDArray[np.uint32]:
 
 
 def _hash_plain(array: pa.Array) -> npt.NDArray[np.uint32]:
-    """Hash undeclared texts and numbers; the latter so that equal ones of other classes have the same hash."""
+    """Hash undeclared strings and numbers, such that equal numbers of other classes have the same hash."""
     if pa.types.is_boolean(array.type):
         return array.to_numpy(zero_copy_only=False).astype(np.uint32)
     if not pa.types.is_floating(array.type):
@@ -144,7 +144,7 @@ def _hash_values(array: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 def _hash_nullable(array: pa.Array) -> npt.NDArray[np.uint32]:
-    """Hash a field inside a key: here null is a value like others, with hash 0."""
+    """Hash a field inside a key, in which null is a value like others, with hash 0."""
     if not array.null_count:
         return _hash_values(array)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
@@ -161,7 +161,7 @@ def _combine(fields: list[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
 
 
 def _fold_integers(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Integer: itself; Long: both halves."""
+    """Fold integers to 32 bits: an Integer is itself, a Long both halves."""
     if values.dtype.itemsize < 8:
         return values.astype(np.int64).astype(np.uint32)
     bits = values.view(np.uint64)
@@ -178,7 +178,7 @@ def _hash_floats(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
 
 
 def _hash_texts(array: pa.Array) -> npt.NDArray[np.uint32]:
-    """Sum of code unit x 31^(code units after it), over UTF-16 code units."""
+    """Hash strings: the sum of code unit x 31^(code units after it), over UTF-16 code units."""
     wide = pa.types.is_large_string(array.type)
     _, offset_buffer, data_buffer = array.buffers()
     offset_type = np.int64 if wide else np.int32
@@ -300,7 +300,7 @@ def _hash_of_set(values: frozenset[Any]) -> int:
 
 
 def _hash_of_datetime(value: datetime) -> int:
-    """Hash an aware one by its instant, a naive one by what it shows."""
+    """Hash an aware datetime by its instant, a naive one by its fields."""
     value = value.replace(fold=0)  # which does not count where datetimes of one zone are compared
     offset = value.utcoffset()
     if offset is None:
@@ -340,17 +340,17 @@ def _hash_of_path(value: PurePath) -> int:
 def _hash_of_object(value: Any) -> int:
     """Hash an object of a class that is known to compare by its fields: a data class with the equality it came with.
 
-    How other classes compare only they know, and their `__hash__` may be another in each process, as that of a text is.
+    Other classes may compare in any way, and their `__hash__` may differ between processes, as that of a string does.
     """
     cls: type = type(value)
     if cls.__hash__ is None:
-        raise InvalidKeyError(f"is a {cls.__name__}, which is not hashable: take a tuple")
+        raise InvalidKeyError(f"is a {cls.__name__}, which is not hashable: use a tuple")
     if cls.__eq__ is object.__eq__:
         raise InvalidKeyError(f"is a {cls.__name__}, which has no __eq__ and __hash__ by value")
     if not _compares_by_fields(cls):
         raise InvalidKeyError(
             f"is a {cls.__name__}, whose own __eq__ and __hash__ may send equal keys to different subtasks: "
-            "key by a tuple of the fields that count, or make it a frozen dataclass",
+            "key by a tuple of the relevant fields, or make it a frozen dataclass",
         )
     fields = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
     return (31 * _hash_of_text(cls.__qualname__) + _hash_of_fields(fields)) & _MASK
@@ -394,4 +394,4 @@ _ARROW_TYPES: Final[dict[type, pa.DataType]] = {
 }
 
 _OF_LIBRARIES: Final = (Number, datetime, date, time, UUID, PurePath)
-"""Classes of libraries whose values compare by Python code: fractions, time stamps of pandas, ids, paths."""
+"""Classes of libraries whose values are compared by Python code: fractions, time stamps of pandas, ids, paths."""

@@ -1,4 +1,4 @@
-"""Lifecycles as tables: the legal states of a job and of an execution, and what may follow each.
+"""Lifecycles as tables: the states of a job and of an execution, and the legal successors of each.
 
 The drawings in the documentation are made from these tables; leaving a terminal state is never legal.
 """
@@ -23,16 +23,16 @@ class ExecutionState(enum.Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Return whether nothing can follow."""
+        """Return whether no state can follow."""
         return not EXECUTION_TRANSITIONS[self]
 
 
 class JobStatus(enum.Enum):
     """State of a job. Values are PyFlink's. Source: Flink JobStatus.
 
-    INITIALIZING: accepted; it is being stored, or the state is looked for from which it starts. CREATED: that is done.
-    RUNNING: slots are asked for, and its tasks are deployed. RECONCILING: a leader goes on with a job of the leader
-    before; the last checkpoint is read, and TaskManagers that have outlived that leader offer their slots again.
+    INITIALIZING: the job was accepted, and is being stored, or its initial state is looked up. CREATED: this is done.
+    RUNNING: slots are requested, and tasks are deployed. RECONCILING: a new leader continues a job of its predecessor;
+    the last checkpoint is read, and the surviving TaskManagers offer their slots again.
     """
 
     INITIALIZING = -1
@@ -48,11 +48,11 @@ class JobStatus(enum.Enum):
     RECONCILING = 9
 
     def is_globally_terminal_state(self) -> bool:
-        """FINISHED, CANCELED or FAILED: the job will run nowhere again."""
+        """Return whether the job will never run again: FINISHED, CANCELED or FAILED."""
         return self in (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 
     def is_terminal_state(self) -> bool:
-        """Globally terminal, or SUSPENDED: this JobMaster is done with it."""
+        """Return whether this JobMaster has finished with the job: globally terminal, or SUSPENDED."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
 
@@ -107,7 +107,7 @@ def check_job_transition(current: JobStatus, following: JobStatus) -> None:
 
 
 class IllegalTransitionError(AssertionError):
-    """A programmer's mistake: a state was followed by one that its table does not list."""
+    """Raised for a programming error: a state was followed by one that its table does not list."""
 
     def __init__(self, current: str, following: str) -> None:
         super().__init__(f"{current} cannot be followed by {following}")

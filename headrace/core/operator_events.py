@@ -1,8 +1,8 @@
 """OperatorEvents: messages between the subtasks of an operator and its coordinator in the JobMaster.
 
-Two of Headrace's own coordinators need more than the events that a source and its enumerator exchange.
+Two of Headrace's own coordinators need more events than a source and its enumerator exchange.
 
-Watermark alignment: a source whose strategy asks for it wraps its own events, and adds reports and bounds.
+Watermark alignment: a source whose strategy uses alignment wraps its own events, and adds reports and bounds.
 
     event   one byte (0: the source's own, 1: alignment), then the source's event, or a msgpack struct of this file
 
@@ -12,7 +12,7 @@ Source: Flink ReportedWatermarkEvent, WatermarkAlignmentEvent.
 Collect sink: batches are cut into pieces that fit into messages, however large a row is.
 
     event   one byte (1: last piece of its batch, 0: more follow), then bytes of the batch's Arrow IPC stream
-    mark    one byte (2), then a checkpoint's id, 8 bytes big-endian: everything before belongs to that checkpoint
+    mark    one byte (2), then a checkpoint's id, 8 bytes big-endian: all events before belong to that checkpoint
     end     an event without bytes: nothing follows from this subtask
 
 The pieces of one batch follow each other in the events of its subtask; pieces of other subtasks may stand between.
@@ -38,7 +38,7 @@ _MARK: Final = b"\x02"
 
 
 class ReaderProgress(enum.Enum):
-    """States of a reader. IDLE and FINISHED are states of their own, so that no timestamp has to stand for them."""
+    """States of a reader. IDLE and FINISHED are separate states, so that no timestamp has to represent them."""
 
     ACTIVE = 0
     IDLE = 1
@@ -53,7 +53,7 @@ class WatermarkReported(msgspec.Struct, frozen=True, array_like=True, tag="repor
 
 
 class WatermarkBound(msgspec.Struct, frozen=True, array_like=True, tag="bound"):
-    """Coordinator → reader: read while the watermark is not above `max_watermark_ms`; None is no bound."""
+    """Coordinator → reader: read while the watermark is not above `max_watermark_ms`; None means no limit."""
 
     max_watermark_ms: int | None
 
@@ -79,12 +79,15 @@ def encode_alignment_event(event: AlignmentEvent) -> bytes:
 
 
 def wrap_own_event(payload: bytes) -> bytes:
-    """Return the bytes that carry an event of the source's own."""
+    """Return the bytes that carry an event of the source itself."""
     return _OWN + payload
 
 
 def decode_aligned_event(payload: bytes) -> AlignmentEvent | bytes:
-    """Return an event of this file, or the bytes of one of the source's own; msgspec.ValidationError for neither."""
+    """Return an event of this file, or the bytes of an event of the source itself.
+
+    Msgspec.ValidationError for neither.
+    """
     match payload[:1]:
         case b"\x00":
             return payload[1:]
@@ -102,7 +105,7 @@ def encode_aligned_source(source: AlignedSource) -> bytes:
 
 
 def decode_aligned_source(payload: bytes) -> AlignedSource:
-    """Read the coordinator's payload; msgspec.ValidationError."""
+    """Read the coordinator's payload; Raises msgspec.ValidationError."""
     return _SOURCE.decode(payload)
 
 
@@ -114,7 +117,7 @@ def cut(batch: bytes, size_max: int = PIECE_SIZE_MAX) -> Iterator[bytes]:
 
 
 def mark_of(checkpoint_id: int) -> bytes:
-    """Return the event that stands before a checkpoint's barrier."""
+    """Return the event that precedes a checkpoint's barrier."""
     return _MARK + checkpoint_id.to_bytes(8, "big")
 
 

@@ -22,15 +22,15 @@ class OperatorSpec:
     default_name: ClassVar[str]
 
     def user_functions(self) -> tuple[object, ...]:
-        """Functions that the user wrote, for error messages that name their file and line."""
+        """Return the functions that the user wrote, for error messages that name their file and line."""
         return ()
 
     def coordinator(self) -> tuple[str, bytes] | None:
-        """Name and payload of the coordinator that this operator needs in the JobMaster, or None."""
+        """Return name and payload of the coordinator that this operator needs in the JobMaster, or None."""
         return None
 
     def committer(self) -> tuple[str, bytes] | None:
-        """Name and payload of the Committer that makes this operator's prepared output visible, or None."""
+        """Return name and payload of the Committer that makes this operator's prepared output visible, or None."""
         return None
 
 
@@ -53,7 +53,7 @@ class NamedOperator(Protocol):
 
     @property
     def operator_id(self) -> OperatorId:
-        """Return its id; people write it as hexadecimal digits."""
+        """Return the operator's id; people write it as hexadecimal digits."""
         ...
 
     @property
@@ -66,7 +66,7 @@ OperatorT = TypeVar("OperatorT", bound=NamedOperator)
 
 
 def operators_called(operators: Sequence[OperatorT], named: str) -> list[OperatorT]:
-    """Return the operators with this uid, else with this id, else with this name; several if they are ambiguous."""
+    """Return the operators with this uid, else with this id, else with this name; several if the name is ambiguous."""
     return (
         [one for one in operators if one.uid == named]
         or [one for one in operators if one.operator_id.hex() == named]

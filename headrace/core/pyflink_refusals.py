@@ -1,6 +1,6 @@
-"""Names of PyFlink that Headrace refuses: importable, and refused where a program uses them, with what to use instead.
+"""Names of PyFlink that Headrace refuses: importable, and refused with the alternative when a program uses them.
 
-There are names of Flink 1.x and names that stand for Java code. Names of the Table API and SQL, and those of PyFlink's
+These are names of Flink 1.x and names that stand for Java code. Names of the Table API and SQL, and those of PyFlink's
 link with its JVM, are refused as soon as they are imported.
 """
 
@@ -11,7 +11,7 @@ from headrace.core.errors import ProgramError
 
 
 class JvmOnlyType(type):
-    """The type of such classes: instances are not made, and what would be a static method refuses its call."""
+    """The type of such classes: making an instance, or calling a static method, is refused."""
 
     instead: str
 
@@ -30,7 +30,7 @@ class JvmOnlyType(type):
 
 
 def jvm_only(name: str, instead: str) -> JvmOnlyType:
-    """Make the class of that name; `instead` says what to use here."""
+    """Make the class of that name; `instead` names the alternative."""
     return JvmOnlyType(
         name, (), {"__doc__": f"PyFlink's; refused here: {instead}.", "instead": instead}
     )
@@ -42,7 +42,7 @@ def no_jvm(what: str, instead: str) -> ProgramError:
 
 
 class GoneType(JvmOnlyType):
-    """The type of classes that are gone: instances are not made, and what would be a member refuses its use."""
+    """The type of removed classes: making an instance, or using a member, is refused."""
 
     def __call__(cls, *args: Any, **options: Any) -> NoReturn:
         """Raise ProgramError: Flink 2 has no such class."""
@@ -55,17 +55,17 @@ class GoneType(JvmOnlyType):
 
 
 def gone_class(name: str, instead: str) -> GoneType:
-    """Make the class of that name; `instead` says what to use now."""
+    """Make the class of that name; `instead` names the alternative."""
     return GoneType(name, (), {"__doc__": f"PyFlink 1.x's; gone: {instead}.", "instead": instead})
 
 
 def gone_method(name: str, instead: str) -> Callable[..., NoReturn]:
-    """Make a removed method of that name, which refuses every call."""
+    """Make a removed method of that name, which refuses every call; `instead` names the alternative."""
     return _refusing(name, f"PyFlink 1.x's; gone: {instead}.", name_is_gone(name, instead))
 
 
 def jvm_method(name: str, instead: str) -> Callable[..., NoReturn]:
-    """Make a method of that name that stands for Java code, and refuses every call."""
+    """Make a method of that name that stands for Java code and refuses every call; `instead` names the alternative."""
     return _refusing(name, f"PyFlink's; refused here: {instead}.", no_jvm(name, instead))
 
 
@@ -84,7 +84,7 @@ def name_is_gone(what: str, instead: str) -> ProgramError:
 
 
 def refuse_name(name: str) -> NoReturn:
-    """Refuse a name; ProgramError says what to use. Stands as `__getattr__` in the modules that PyFlink has."""
+    """Refuse a name; ProgramError names the alternative. Used as `__getattr__` in the modules that PyFlink has."""
     if name.startswith("_"):
         raise AttributeError(f"there is no attribute '{name}'")
     raise ProgramError(
@@ -95,26 +95,26 @@ def refuse_name(name: str) -> NoReturn:
 
 
 def refuse_internal_name(name: str) -> NoReturn:
-    """Refuse a name with which PyFlink reaches its JVM or marks its own code. Stands as `__getattr__`, as above."""
+    """Refuse a name with which PyFlink reaches its JVM or marks its own code. Used as `__getattr__` of modules."""
     if name.startswith("_"):
         raise AttributeError(f"there is no attribute '{name}'")
     raise ProgramError(
-        f"{name} belongs to PyFlink's link with Flink's JVM, and there is no such JVM here: leave it out. What a "
-        "program sets through Java objects it sets with a Configuration, and errors are of headrace.HeadraceError"
+        f"{name} belongs to PyFlink's link with Flink's JVM, which does not exist here: remove it. Use a "
+        "Configuration instead of settings of Java objects, and headrace.HeadraceError for errors"
     )
 
 
 NO_SOURCE_FUNCTIONS: Final = (
     "give a Source to from_source, such as those of headrace.datastream.connectors"
 )
-"""Advice instead of giving a SourceFunction to `add_source`."""
+"""Advice for `add_source` when it receives a SourceFunction."""
 NO_SINK_FUNCTIONS: Final = "give a Sink to sink_to, such as those of headrace.datastream.connectors"
-"""Advice instead of giving a SinkFunction to `add_sink`."""
+"""Advice for `add_sink` when it receives a SinkFunction."""
 
 NO_INPUT_FORMATS: Final = (
     "give it a bounded Source, such as FileSource.for_bulk_file_format(format, path).build()"
 )
-"""Advice instead of giving an InputFormat to `create_input`."""
+"""Advice for `create_input` when it receives an InputFormat."""
 
 SourceFunction: Final = jvm_only("SourceFunction", NO_SOURCE_FUNCTIONS)
 SinkFunction: Final = jvm_only("SinkFunction", NO_SINK_FUNCTIONS)

@@ -7,11 +7,11 @@ import random
 import secrets
 
 SeededRandom = random.Random
-"""Type of generator that every component takes; tests and the simulation pass one made from a seed."""
+"""Type of the generator that every component receives; tests and the simulation pass one made from a seed."""
 
 
 def system_random() -> random.Random:
-    """Return the operating system's generator, for nonces, tokens and ids that nobody can predict.
+    """Return the operating system's generator, for unpredictable nonces, tokens and ids.
 
     The state of a seeded generator can be computed from some hundreds of the numbers that it drew.
     """
@@ -19,7 +19,7 @@ def system_random() -> random.Random:
 
 
 def quick_random(source: random.Random) -> random.Random:
-    """Return a generator, seeded by `source`, for many draws that guard nothing, such as which subtask gets a row."""
+    """Return a generator, seeded by `source`, for many draws that need no security, such as choosing a subtask."""
     return random.Random(source.getrandbits(128))
 
 

@@ -2,7 +2,7 @@
 
 Vectorised operators ask for `columns`, per-record ones for `rows`; the other form is made when it is first asked for
 and kept. The runtime owns the columns whose names begin with `$`: event timestamp, key and key hash. A batch is never
-changed after it was handed on: operators make new ones. `stream_bytes` writes batches as an Arrow IPC stream, the form
+changed after it was passed on: operators make new ones. `stream_bytes` writes batches as an Arrow IPC stream, the form
 in which rows travel in messages and committables.
 """
 
@@ -34,16 +34,16 @@ KeyHashes = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class BatchType:
-    """Types that the two ends of an edge agree on: the records' type, and the key's on a keyed stream."""
+    """Types on which the two ends of an edge agree: the records' type, and on a keyed stream the key's type."""
 
     value_type: TypeInformation
     key_type: TypeInformation | None = None
 
 
 class RecordBatch:
-    """`num_rows` records with, where the stream has them, `timestamps` and keys.
+    """`num_rows` records with `timestamps` and keys, if the stream has them.
 
-    `timestamps`: epoch ms, shape (num_rows,), or None where the stream has no event time. `key_hashes`: int32, shape
+    `timestamps`: epoch ms, shape (num_rows,), or None if the stream has no event time. `key_hashes`: int32, shape
     (num_rows,), and `keys()`: on a keyed stream, else None.
     """
 
@@ -101,7 +101,7 @@ class RecordBatch:
         return self._rows
 
     def columns(self) -> pa.RecordBatch:
-        """Return the data columns; RecordTypeError where a record does not fit the declared type."""
+        """Return the data columns; RecordTypeError if a record does not fit the declared type."""
         if self._columns is None:
             assert self._rows is not None
             self._columns = _to_data_columns(self._rows, self.batch_type.value_type)
@@ -130,7 +130,7 @@ class RecordBatch:
         return self._keys
 
     def keys_array(self) -> pa.Array:
-        """Return the keys as one Arrow array (binary where the key's type is undeclared); only on a keyed batch."""
+        """Return the keys as one Arrow array (binary if the key's type is undeclared); only on a keyed batch."""
         if self._keys_array is None:
             assert self._keys is not None and self.batch_type.key_type is not None
             self._keys_array = key_values_to_array(self._keys, self.batch_type.key_type)
@@ -167,11 +167,11 @@ class RecordBatch:
         )
 
     def with_rows(self, rows: Sequence[Any]) -> "RecordBatch":
-        """Return `rows`, as many as these, with the same timestamps and keys."""
+        """Return a batch of `rows`, which are equally many, with the same timestamps and keys."""
         return self._of_records(None, rows)
 
     def without_rows(self) -> "RecordBatch":
-        """Return the same records in columns, which must exist, so that rows are made anew when asked for."""
+        """Return the same records only in columns, which must exist; rows are made again when needed."""
         assert self._columns is not None
         return self._of_records(self._columns, None)
 
@@ -251,7 +251,7 @@ class RecordBatch:
         return self.take(np.flatnonzero(mask))
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Return the wire form: data columns, then the runtime's `$` columns that this batch has."""
+        """Return the wire form: data columns, then the `$` columns that this batch has."""
         arrow = self.columns()
         if self.timestamps is not None:
             arrow = arrow.append_column(TIMESTAMP_COLUMN, pa.array(self.timestamps))
@@ -334,7 +334,7 @@ def columns_of_one_schema(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]
 def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
     """Return the rows of `batches` (at least one; all of one type) in order, as one batch.
 
-    Stays in rows where every batch has them, otherwise goes through columns.
+    The result has rows if every batch has them, otherwise columns.
     """
     first = batches[0]
     if len(batches) == 1:
@@ -374,7 +374,7 @@ def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
 
 
 def stream_bytes(schema: pa.Schema, rows: Iterable[pa.RecordBatch | pa.Table]) -> bytes:
-    """Return a stream of these rows, one batch after the other; with none of them it still says its schema."""
+    """Return an Arrow IPC stream of these rows, one batch after the other; without rows it has only the schema."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:
         for each in rows:

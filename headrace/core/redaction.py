@@ -1,4 +1,4 @@
-"""Redaction: finds settings whose values are secret, and replaces these in logs, errors and URIs.
+"""Redaction: finds settings with secret values, and hides these values in logs, errors and URIs.
 
 Source: Spark's `spark.redaction.regex`; Flink GlobalConfiguration.isSensitive.
 """
@@ -36,7 +36,7 @@ class DiscreetFormatter(logging.Formatter):
 
 
 def is_private(key: str) -> bool:
-    """Return whether the value of the setting `key` is secret; the name of a file with a secret is not."""
+    """Return whether the value of the setting `key` is secret; the name of a file that holds a secret is not."""
     return bool(_PRIVATE.search(key)) and not _NAMES_A_FILE.search(key)
 
 
@@ -51,12 +51,12 @@ def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_private_values(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that everybody may see."""
+    """Return the settings whose values are not secret."""
     return {key: value for key, value in settings.items() if not is_private(key)}
 
 
 def shown_uri(text: str) -> str:
-    """Return a URI, or a text with URIs in it, without passwords after user names and in private parameters."""
+    """Return a URI, or a text with URIs, without passwords after user names and in private parameters."""
     if "://" not in text:
         return text
     text = _USER_INFORMATION.sub(lambda found: f"{found[0].partition(':')[0]}:{HIDDEN}", text)

@@ -1,4 +1,4 @@
-"""ResourceProfile: the resources that a slot or a TaskManager has, or that a slot sharing group asks for. Pure.
+"""ResourceProfile: the resources of a slot or TaskManager, or those that a slot sharing group requires. Pure.
 
 Source: Flink ResourceProfile, ResourceCounter, DefaultRequirementMatcher.
 """
@@ -13,7 +13,7 @@ _CPU_TOLERANCE: Final = 1e-6
 """Sums of fractions of a core are not exact."""
 _MEBIBYTE: Final = 1 << 20
 JOB_ENVIRONMENT: Final = "environment:"
-"""Beginning of an interpreter's name that stands for one which each host makes from the files of a single job."""
+"""Prefix of an interpreter's name that stands for an environment which each host makes from the files of one job."""
 _MEMORY_NAMES: Final = (
     ("task_heap_bytes", "task heap memory"),
     ("task_off_heap_bytes", "task off-heap memory"),
@@ -24,9 +24,9 @@ _MEMORY_NAMES: Final = (
 class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
     """Cores, bytes of memory by their use, and external resources (GPUs for example) by name and amount.
 
-    One of zeros is unspecified: as a request, any slot serves it. `python_executable`: the interpreter of the process,
-    where it is another one than that of the cluster, or the name of a job's environment (JOB_ENVIRONMENT). A slot of
-    one interpreter serves no request for another.
+    A profile of zeros is unspecified: as a request, any slot serves it. `python_executable`: the interpreter of the
+    process, if it differs from the cluster's, or the name of a job's environment (JOB_ENVIRONMENT). A slot of one
+    interpreter serves no request for another.
     """
 
     cpu_cores: float = 0.0
@@ -39,16 +39,16 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def is_unspecified(self) -> bool:
-        """Return whether it names no amount of any resource."""
+        """Return whether the profile sets no amount of any resource."""
         return not (self.cpu_cores or self.memory_bytes or self.external_resources)
 
     def with_interpreter(self, python_executable: str) -> "ResourceProfile":
-        """Return the same resources in processes of another interpreter; empty: of the cluster's."""
+        """Return the same resources in processes of another interpreter; empty means the cluster's."""
         return msgspec.structs.replace(self, python_executable=python_executable)
 
     @property
     def memory_bytes(self) -> int:
-        """Return all of its memory."""
+        """Return the sum of its memory."""
         return (
             self.task_heap_bytes
             + self.task_off_heap_bytes
@@ -73,15 +73,15 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
     def lacks_amounts_of(self, required: "ResourceProfile") -> bool:
-        """Return whether a slot of this profile has too little for `required`, whatever the interpreters are."""
+        """Return whether a slot of this profile has too little for `required`, ignoring the interpreters."""
         return not self.with_interpreter(required.python_executable).matches(required)
 
     def plus(self, other: "ResourceProfile") -> "ResourceProfile":
-        """Return both together."""
+        """Return the sum of both profiles."""
         return self._combined(other, 1)
 
     def minus(self, other: "ResourceProfile") -> "ResourceProfile":
-        """Return what is left of this one without `other`; below zero where it has less."""
+        """Return this profile minus `other`; amounts may become negative."""
         return self._combined(other, -1)
 
     def times(self, factor: float) -> "ResourceProfile":
@@ -111,7 +111,7 @@ class ResourceProfile(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
     def shown_for(self, required: "ResourceProfile") -> str:
-        """Say how much it has, none included, of what `required` names more of, for people."""
+        """Describe for people the amounts of this profile that are too small for `required`."""
         is_short = self.cpu_cores < required.cpu_cores - _CPU_TOLERANCE
         parts = [f"{self.cpu_cores:g} core(s)"] if is_short else []
         for field, name in _MEMORY_NAMES:
@@ -146,15 +146,16 @@ UNSPECIFIED: Final = ResourceProfile()
 
 
 def order_of_size(profile: ResourceProfile) -> tuple[float, int, int]:
-    """Return what orders profiles: an unspecified one is the smallest."""
+    """Return a sort key: an unspecified profile is the smallest."""
     amounts = sum(amount for _, amount in profile.external_resources)
     return profile.cpu_cores, profile.memory_bytes, amounts
 
 
 def sum_of(profiles: Iterable[ResourceProfile]) -> ResourceProfile:
-    """Return all of them together.
+    """Return the sum of the profiles.
 
-    Counted by profile, of which there are few: a TaskManager may have hundreds of slots, and is summed up often.
+    Counted per distinct profile, of which there are few: a TaskManager may have hundreds of slots, and is summed up
+    often.
     """
     total = UNSPECIFIED
     for profile, count in Counter(profiles).items():
@@ -165,10 +166,10 @@ def sum_of(profiles: Iterable[ResourceProfile]) -> ResourceProfile:
 def unserved(
     wanted: Mapping[ResourceProfile, int], held: Mapping[ResourceProfile, int]
 ) -> Counter[ResourceProfile]:
-    """Return how many slots of each wanted profile, largest first, no held slot serves.
+    """Return the number of slots of each wanted profile, largest first, that no held slot serves.
 
-    A slot that was cut for a profile serves that one first; the others serve unspecified wants, then whatever they fit.
-    Counted by profile, of which there are few: a job may have thousands of slots.
+    A slot that was cut for a profile serves that one first; the others serve unspecified requests, then any that they
+    fit. Counted per distinct profile, of which there are few: a job may have thousands of slots.
     """
     missing = Counter(wanted)
     free = Counter(held)
@@ -199,9 +200,9 @@ def choose_slot(
 def workers_needed(
     wanted: Mapping[ResourceProfile, int], total: ResourceProfile, default: ResourceProfile
 ) -> int:
-    """Return how many TaskManagers of `total` the wanted slots take, each cut from the first that has room.
+    """Return the number of TaskManagers of `total` that the wanted slots need, each cut from the first with room.
 
-    Unspecified ones take a `default` each. Profiles that do not fit into `total` are left out.
+    Unspecified slots take a `default` each. Profiles that do not fit into `total` are left out.
     """
     rooms: list[ResourceProfile] = []
     for profile in sorted(wanted, key=order_of_size, reverse=True):

@@ -1,4 +1,4 @@
-"""Descriptors of results: the master tells producers and consumers of an edge where a result is and how to read it.
+"""Descriptors of results: they tell producers and consumers of an edge where a result is and how to read it.
 
 Frozen messages, built by the JobMaster and read by the network stack. Source: Flink shuffle descriptors.
 """
@@ -41,7 +41,7 @@ class ConsumingConstraint(enum.Enum):
 
 
 class ReleaseBy(enum.Enum):
-    """Party that decides when a result is not needed any more. Source: Flink ResultPartitionType.ReleaseBy."""
+    """Party that decides when a result is no longer needed. Source: Flink ResultPartitionType.ReleaseBy."""
 
     UPSTREAM = "the partition itself, once all consumers are done"
     SCHEDULER = "the JobMaster"
@@ -50,8 +50,8 @@ class ReleaseBy(enum.Enum):
 class ResultPartitionTraits(msgspec.Struct, frozen=True):
     """Traits of one type of result partition.
 
-    `is_reconsumable`: it may be read again, by a consumer that was restarted; `is_persistent`: once its job has
-    finished it belongs to the cluster, until somebody has it released.
+    `is_reconsumable`: a restarted consumer may read the result again; `is_persistent`: after its job has finished, the
+    result belongs to the cluster until it is released.
     """
 
     consuming: ConsumingConstraint
@@ -98,9 +98,9 @@ class TaskManagerLocation(msgspec.Struct, frozen=True):
 
 
 class PartitionDescriptor(msgspec.Struct, frozen=True):
-    """A result of one subtask, as its registration describes it: everything that does not depend on the attempt.
+    """A result of one subtask, as its registration describes it: the facts that do not depend on the attempt.
 
-    `partition_count` is how many subtasks produce the data set. Source: Flink PartitionDescriptor.
+    `partition_count` is the number of subtasks that produce the data set. Source: Flink PartitionDescriptor.
     """
 
     data_set_id: IntermediateDataSetId
@@ -119,9 +119,9 @@ class ProducerDescriptor(msgspec.Struct, frozen=True):
 
 
 class ShuffleDescriptor(msgspec.Struct, frozen=True):
-    """A partition and where it is read.
+    """A partition and the place from which it is read.
 
-    One that is external lies where `location` says and with no TaskManager: it stays when its producer's is lost.
+    An external partition is at `location`, not on a TaskManager: it survives the loss of its producer's TaskManager.
     Source: Flink ShuffleDescriptor.
     """
 
@@ -131,14 +131,14 @@ class ShuffleDescriptor(msgspec.Struct, frozen=True):
 
     @property
     def stored_by(self) -> ResourceId | None:
-        """The TaskManager with which the partition is lost; None where it is external."""
+        """The TaskManager whose loss loses the partition; None if it is external."""
         return None if self.is_external else self.location.resource_id
 
 
 class ResultPartitionDescriptor(msgspec.Struct, frozen=True):
-    """One partition that a subtask is to produce.
+    """One partition that a subtask produces.
 
-    `shuffle` is what the shuffle master answered to its registration; None where no master was asked.
+    `shuffle` is the shuffle master's answer to its registration; None if no master was asked.
     """
 
     partition_id: ResultPartitionId

@@ -25,14 +25,14 @@ Thread = threading.Thread
 _LOG: Final = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""Longest time for which a computing thread keeps the interpreter from others; CPython's own is 5 ms."""
+"""Longest time for which a computing thread keeps the interpreter from others; CPython's default is 5 ms."""
 
 
 class BlockingRunner(Protocol):
-    """Runs a call that may block while the event loop goes on: `run_in_thread`, or at once in a simulation."""
+    """Runs a call that may block while the event loop continues: `run_in_thread`, or at once in a simulation."""
 
     def __call__(self, name: str, body: Callable[[], T], /) -> Awaitable[T]:
-        """Return the result of `body`, or raise its error. `name` is for people."""
+        """Return the result of `body`, or raise its error. `name` is for logs."""
         ...
 
 
@@ -42,27 +42,28 @@ BlockingStarter = Callable[[str, Callable[[], None]], object]
 
 @dataclass(frozen=True)
 class ThreadIds:
-    """Names of a thread: the interpreter's, by which its frames are found, and the kernel's, by which its clock is."""
+    """Ids of a thread: the interpreter's, which finds its frames, and the kernel's, which finds its clock."""
 
     ident: int
     native_id: int
 
 
 def own_thread_ids() -> ThreadIds:
-    """Return the names of the calling thread."""
+    """Return the ids of the calling thread."""
     return ThreadIds(threading.get_ident(), threading.get_native_id())
 
 
 def current_frames() -> dict[int, FrameType]:
-    """Return the innermost frame of each thread, by its name in the interpreter; the threads go on meanwhile."""
-    # The standard library's own way to them, underscored since they are for people who debug.
+    """Return the innermost frame of each thread, by its id in the interpreter; the threads keep running."""
+    # The standard library's own access to frames, with an underscore because it is meant for debugging.
     return sys._current_frames()  # pyright: ignore[reportPrivateUsage]
 
 
 def share_interpreter() -> None:
-    """Let the threads of this process take turns more often: for processes that are TaskManagers, once.
+    """Let the threads of this process take turns more often; called once in TaskManager processes.
 
-    A task that runs Python code would hold up the network thread for milliseconds at a time, and with it credit.
+    Otherwise a task that runs Python code would delay the network thread, and with it credit, for milliseconds at a
+    time.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
@@ -75,27 +76,27 @@ def start_thread(name: str, body: Callable[[], None]) -> threading.Thread:
 
 
 def raise_in_thread(ident: int, error: type[BaseException]) -> None:
-    """Have the thread of this name raise an error of the class, without arguments, before its next step of Python code.
+    """Make the thread with this id raise an error of the class, without arguments, before its next step of Python code.
 
-    Code that does not return to the interpreter goes on until it does.
+    Code outside the interpreter continues until it returns.
     """
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(error))
 
 
 def forget_raised(ident: int) -> None:
-    """Let the thread not raise what it was to raise and has not raised yet."""
+    """Cancel an error of `raise_in_thread` that the thread has not raised yet."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), None)
 
 
 class OrderedTasks(dict[asyncio.Task[Any], None]):
-    """Tasks in the order of their start, in which they are cancelled: a set's order changes from run to run."""
+    """Tasks in the order of their start, in which they are cancelled, because a set's order differs between runs."""
 
     def add(self, task: asyncio.Task[Any]) -> None:
-        """Hold a task."""
+        """Add a task."""
         self[task] = None
 
     def discard(self, task: asyncio.Task[Any]) -> None:
-        """Let go of a task, if it is there."""
+        """Remove a task, if it is there."""
         self.pop(task, None)
 
 
@@ -113,9 +114,9 @@ def spawn(
 
 
 def run_in_thread(name: str, body: Callable[[], T]) -> asyncio.Future[T]:
-    """Run `body`, which may block, on a daemon thread of its own; the thread goes on if the future is cancelled.
+    """Run `body`, which may block, on a daemon thread of its own; the thread continues if the future is cancelled.
 
-    A new thread costs less than the shortest file operation; whoever calls bounds how many there are.
+    A new thread costs less than the shortest file operation; the caller limits their number.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -135,7 +136,7 @@ def run_in_thread(name: str, body: Callable[[], T]) -> asyncio.Future[T]:
             value = body()
         except BaseException as error:
             failure = error
-        # Where the loop has ended meanwhile, nobody waits for the outcome.
+        # If the loop has ended meanwhile, the outcome is not awaited any more.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(finish, value, failure)
 
@@ -148,7 +149,7 @@ async def run_on_loop(
 ) -> T:
     """Return the result of a coroutine that runs on another thread's loop.
 
-    TimeoutError after `timeout_s`; RuntimeError where that loop has ended.
+    TimeoutError after `timeout_s`; RuntimeError if that loop has ended.
     """
     try:
         answer = asyncio.run_coroutine_threadsafe(call, loop)
@@ -165,7 +166,7 @@ async def run_on_loop(
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's loop where it is installed; the stock loop moves up to a quarter less."""
+    """Return uvloop's loop if it is installed; the stock loop moves up to a quarter less data."""
     try:
         import uvloop
     except ImportError:
@@ -174,11 +175,11 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class EventLoopThread:
-    """A daemon thread that the constructor starts; `run` waits for a coroutine on it. Callable from other threads.
+    """A daemon thread with an event loop, started by the constructor; `run` waits for a coroutine on it.
 
-    Python ends a loop at `SystemExit` and `KeyboardInterrupt` from anything that runs on it, and whoever waits for the
-    loop would then wait for ever. This one goes on, and calls `on_fatal_error`. So it does where a timer or a callback
-    fails, of which nobody else would hear: what was to follow from it never comes.
+    Callable from other threads. Python ends a loop at `SystemExit` and `KeyboardInterrupt` from anything that runs on
+    it, and callers that wait for the loop would then wait forever. This loop continues, and calls `on_fatal_error`. It
+    also does so if a timer or a callback fails, which would otherwise be unnoticed.
     """
 
     def __init__(self, name: str) -> None:
@@ -191,7 +192,10 @@ class EventLoopThread:
         self._is_running.wait()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a coroutine and wait for its result; TimeoutError after `timeout_s`. Not from the thread itself."""
+        """Run a coroutine and wait for its result; TimeoutError after `timeout_s`.
+
+        Do not call it from the thread itself.
+        """
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result(timeout_s)
@@ -200,7 +204,7 @@ class EventLoopThread:
             raise
 
     def stop(self, timeout_s: float | None = 10.0) -> None:
-        """Cancel what still runs and end the thread, whatever it takes where `timeout_s` is None; idempotent."""
+        """Cancel running coroutines and end the thread, waiting without limit if `timeout_s` is None; idempotent."""
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self._stop)
             self._thread.join(timeout_s)

@@ -1,4 +1,4 @@
-"""AsyncFunction: has many calls to the outside in flight at once; an AsyncRetryStrategy repeats calls that failed.
+"""AsyncFunction: keeps many calls to external services in flight; an AsyncRetryStrategy repeats failed calls.
 
 Both are shipped by value.
 """
@@ -18,14 +18,14 @@ ExceptionPredicate = Callable[[Exception], bool]
 
 
 class AsyncOutputMode(enum.Enum):
-    """In which order results are emitted. Source: Flink AsyncDataStream.OutputMode."""
+    """Order in which results are emitted. Source: Flink AsyncDataStream.OutputMode."""
 
     ORDERED = "ORDERED"
     UNORDERED = "UNORDERED"
 
 
 class AsyncFunction(Function, Generic[IN, OUT]):
-    """Asks somebody else for each record, without waiting for one answer before the next question.
+    """Calls an external service for each record, without waiting for one answer before the next request.
 
     Coroutines run on an event loop of their own thread: they must not block it, and share nothing with other
     functions of the task. `open`, `close` and `timeout` are called on the task's thread.
@@ -44,7 +44,7 @@ class AsyncFunction(Function, Generic[IN, OUT]):
         """Return the results for a record. After a failure of the job it may be called again for the same record."""
 
     def timeout(self, value: IN) -> list[OUT]:
-        """Return the results for a record whose answer, with all repetitions, took too long; or fail the job."""
+        """Return the results for a record whose answer, with all retries, took too long; or fail the job."""
         raise TimeoutError(f"Async function call has timed out for input: {value}")
 
 
@@ -53,11 +53,11 @@ class AsyncRetryPredicate(ABC, Generic[OUT]):
 
     @abstractmethod
     def result_predicate(self) -> ResultPredicate | None:
-        """Return the predicate on results; None where a call is never repeated for its results."""
+        """Return the predicate on results; None if a call is never repeated for its results."""
 
     @abstractmethod
     def exception_predicate(self) -> ExceptionPredicate | None:
-        """Return the predicate on exceptions; None where a call is never repeated for its exception."""
+        """Return the predicate on exceptions; None if a call is never repeated for its exception."""
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
@@ -77,7 +77,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @staticmethod
     def no_restart() -> "AsyncRetryStrategy[Any]":
-        """Repeat nothing."""
+        """Return a strategy that repeats no call."""
         return NoRetryStrategy()
 
     @staticmethod
@@ -87,7 +87,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate | None,
         exception_predicate: ExceptionPredicate | None,
     ) -> "AsyncRetryStrategy[Any]":
-        """Repeat up to `max_attempts` times, always after the same wait."""
+        """Return a strategy that repeats a call up to `max_attempts` times, always after the same pause."""
         return FixedDelayRetryStrategy(
             max_attempts, backoff_time_millis, result_predicate, exception_predicate
         )
@@ -101,7 +101,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate | None,
         exception_predicate: ExceptionPredicate | None,
     ) -> "AsyncRetryStrategy[Any]":
-        """Repeat up to `max_attempts` times, after waits that grow."""
+        """Return a strategy that repeats a call up to `max_attempts` times, after growing pauses."""
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts,
             initial_delay,
@@ -113,7 +113,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT]):
-    """Two predicates, or one, or none."""
+    """Holds two predicates, one, or none."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class RetryPredicate(AsyncRetryPredicate[OUT]):
 
 
 class NoRetryStrategy(AsyncRetryStrategy[OUT]):
-    """Repeats nothing."""
+    """Repeats no call."""
 
     def can_retry(self, current_attempts: int) -> bool:
         return False
@@ -144,7 +144,7 @@ class NoRetryStrategy(AsyncRetryStrategy[OUT]):
 
 
 class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
-    """Up to `max_attempts` repetitions, `backoff_time_millis` after each answer."""
+    """Repeats a call up to `max_attempts` times, each `backoff_time_millis` after the last answer."""
 
     def __init__(
         self,
@@ -168,9 +168,9 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
 
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
-    """Up to `max_attempts` repetitions; each wait is `multiplier` times the one before, within `max_retry_delay` ms.
+    """Repeats a call up to `max_attempts` times; each pause is `multiplier` times the last, up to `max_retry_delay` ms.
 
-    The wait depends on the number of attempts alone, since all records of a subtask share the strategy.
+    The pause depends only on the number of attempts, because all records of a subtask share the strategy.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Return whether a call gave nothing."""
+    """Return whether a call had no result."""
     return not result
 
 
@@ -217,7 +217,7 @@ def has_exception_predicate(error: BaseException | None) -> bool:
 def exception_type_predicate(
     error: BaseException | None, expected_error_type: type[BaseException]
 ) -> bool:
-    """Return whether a call failed with that kind of error; bind the second argument with `functools.partial`."""
+    """Return whether a call failed with that type of error; bind the second argument with `functools.partial`."""
     return isinstance(error, expected_error_type)
 
 

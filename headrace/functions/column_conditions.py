@@ -1,4 +1,4 @@
-"""ColumnCondition: comparisons of columns with values, which the ranges of the columns may refute.
+"""ColumnCondition: comparisons of columns with values, which the value ranges of columns can refute.
 
 Pure. A comparison with null never holds. Source: Parquet's statistics filters, Iceberg's InclusiveMetricsEvaluator.
 """
@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 VALUE_TYPES: Final = (bool, int, float, str)
-"""Types of values that compare in Python as they do in columns, apart from integers with floating numbers."""
+"""Types of values that compare in Python as they do in columns, except integers with floating numbers."""
 _EXACT_INTEGERS: Final = 2**24
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """Bounds of the values of a column; None for both where all of them are null."""
+    """Bounds of the values of a column; both are None if all values are null."""
 
     smallest: Any
     largest: Any
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there are only nulls."""
+        """Return whether all values are null."""
         return self.smallest is None
 
 
 Ranges = Callable[[str], ValueRange | None]
-"""The range of a column by its name, or None where it is not known."""
+"""Function from a column's name to its range, or to None if it is not known."""
 
 
 class ColumnCondition(ABC):
@@ -35,7 +35,7 @@ class ColumnCondition(ABC):
 
     @abstractmethod
     def may_hold(self, ranges: Ranges) -> bool:
-        """Return whether it can hold for a row of columns with these ranges; True where that is not known."""
+        """Return whether the condition can hold for a row of columns with these ranges; True if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Comparison(ColumnCondition):
 
 @dataclass(frozen=True)
 class And(ColumnCondition):
-    """Holds where all of its conditions do."""
+    """Holds if all of its conditions do."""
 
     conditions: tuple[ColumnCondition, ...]
 
@@ -79,7 +79,7 @@ class And(ColumnCondition):
 
 @dataclass(frozen=True)
 class Or(ColumnCondition):
-    """Holds where at least one of its conditions does."""
+    """Holds if at least one of its conditions does."""
 
     conditions: tuple[ColumnCondition, ...]
 
@@ -88,7 +88,7 @@ class Or(ColumnCondition):
 
 
 def _compare_alike(known: Any, value: Any) -> bool:
-    """Return whether two values compare here as they do in columns, where one of them is cast to the other's type."""
+    """Return whether two values compare as they do in columns, where one of them is cast to the other's type."""
     if value != value:
         return False  # NaN equals nothing, but is_in finds it
     if isinstance(known, float) != isinstance(value, float):

@@ -1,6 +1,6 @@
 """Evictors: remove records from a window before or after its function is called.
 
-A window with an evictor keeps every record with its timestamp, although a reduce or aggregate function could fold them.
+A window with an evictor keeps every record with its timestamp, even if a reduce or aggregate function could fold them.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TimestampedValue(NamedTuple):
-    """A record of a window; `timestamp` is epoch ms, the smallest 64-bit number for none."""
+    """A record of a window; `timestamp` is epoch ms, or the smallest 64-bit number without a timestamp."""
 
     value: Any
     timestamp: int
@@ -45,7 +45,7 @@ class Evictor(ABC, Generic[T, W]):
     """Base of all evictors; picklable.
 
     Both methods are called at each firing with the window's records in order of arrival and their number, and change
-    the list in place. What they leave is what the window keeps.
+    the list in place. The window keeps the remaining records.
     """
 
     EvictorContext = EvictorContext
@@ -58,7 +58,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: EvictorContext,
     ) -> None:
-        """Remove records that the window function is not to see."""
+        """Remove records that the window function must not see."""
 
     @abstractmethod
     def evict_after(
@@ -68,7 +68,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: EvictorContext,
     ) -> None:
-        """Remove records that the window function has seen and the next firing is not to see."""
+        """Remove records that the window function has seen and the next firing must not see."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -106,11 +106,11 @@ class OneSidedEvictor(Evictor[T, Window]):
 
 
 class CountEvictor(OneSidedEvictor[T]):
-    """Keeps the last `max_count` records."""
+    """Evictor that keeps the last `max_count` records."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         if max_count < 0:
-            raise ValueError(f"CountEvictor keeps 0 or more records, not {max_count}")
+            raise ValueError(f"CountEvictor must keep 0 or more records, not {max_count}")
         super().__init__(do_evict_after)
         self.max_count = max_count
 
@@ -126,14 +126,12 @@ class CountEvictor(OneSidedEvictor[T]):
 
 
 class TimeEvictor(OneSidedEvictor[T]):
-    """Keeps the records that are less than `window_size` ms older than the newest one; all, without timestamps."""
+    """Evictor that keeps records less than `window_size` ms older than the newest one; all, without timestamps."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
         if window_size < 0:
-            raise ValueError(
-                f"TimeEvictor's window must not be shorter than 0 ms: {window_size} ms"
-            )
+            raise ValueError(f"TimeEvictor's window must be at least 0 ms, not {window_size} ms")
         self.window_size = window_size
 
     @staticmethod
@@ -152,7 +150,7 @@ class TimeEvictor(OneSidedEvictor[T]):
 
 
 class DeltaEvictor(OneSidedEvictor[T]):
-    """Keeps the records that are less than `threshold` away from the last one, as a DeltaFunction measures."""
+    """Evictor that keeps records less than `threshold` away from the last one, as measured by a DeltaFunction."""
 
     def __init__(
         self, threshold: float, delta_function: Delta, do_evict_after: bool = False

@@ -1,8 +1,8 @@
-"""Policies for a record on which a function raises: fail the job, skip the record, or set it aside.
+"""Policies for a record on which a function raises: fail the job, skip the record, or send it to a side output.
 
-A result that does not fit its declared type counts as an exception of the function. A record set aside goes to a side
-output together with its error. Results that the function had emitted for it are dropped; changes to state that it had
-made before it raised remain.
+A result that does not fit its declared type counts as an exception of the function. The side output gets the record
+together with its error. Results that the function had emitted for it are dropped; changes to state that the function
+had made before it raised remain.
 """
 
 import enum
@@ -17,10 +17,10 @@ NUM_RECORDS_FAILED: Final = "numRecordsFailed"
 
 
 class FailurePolicy(enum.Enum):
-    """Policies for records on which a function raises; an OutputTag in its place sets them aside."""
+    """Policies for records on which a function raises; an OutputTag instead sends them to a side output."""
 
     FAIL = "FAIL"
-    """The job fails, and restarts if its strategy says so: the default."""
+    """The job fails, and restarts if its strategy allows it; the default."""
     SKIP = "SKIP"
     """The record is dropped and counted."""
 
@@ -28,7 +28,7 @@ class FailurePolicy(enum.Enum):
 class Guarded:
     """Base: calls `method` of the user's function (or the function itself) for each record.
 
-    `method` also says how results are taken from what it returned; `tag` is where records go that are set aside.
+    `method` also defines the form of the returned results; `tag` is the side output for failed records.
     """
 
     def __init__(self, function: Any, method: str, tag: OutputTag | None) -> None:
@@ -40,7 +40,7 @@ class Guarded:
         self._check: Callable[[Iterable[Any]], None] | None = None
 
     def check_results(self, check: Callable[[Iterable[Any]], None]) -> None:
-        """Have `check` see the results of each record; where it raises, the function counts as having raised."""
+        """Call `check` with the results of each record; if it raises, the function counts as having raised."""
         if self._method != "filter":  # gives records of its input, which fitted there
             self._check = check
 
@@ -59,7 +59,7 @@ class Guarded:
             closed()
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
-        """Process one record: return all its results, or the outcome of the policy."""
+        """Process one record; return all its results, or the outcome of the policy."""
         try:
             results = self._results(value, ctx)
             if self._check is not None:
@@ -86,11 +86,11 @@ class Guarded:
 
 
 class GuardedFunction(Guarded, ProcessFunction):
-    """On streams without keys."""
+    """Guarded function on streams without keys."""
 
 
 class GuardedKeyedFunction(Guarded, KeyedProcessFunction):
-    """On keyed streams; an error in a timer still fails the job."""
+    """Guarded function on keyed streams; an error in a timer still fails the job."""
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
         on_timer = getattr(self.function, "on_timer", None)

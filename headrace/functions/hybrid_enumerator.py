@@ -1,7 +1,7 @@
-"""HybridEnumerator: the enumerators of several sources, one after the other; the other half of a HybridSource.
+"""HybridEnumerator: runs the enumerators of several sources one after the other, for a HybridSource.
 
-Readers read the first source; once all of them have, they are switched to the next. What it says to readers, and they
-to it, are HybridEvents. Source: Flink HybridSourceSplitEnumerator (FLIP-150).
+Readers read the first source; once all of them have, they are switched to the next. It exchanges HybridEvents with
+readers. Source: Flink HybridSourceSplitEnumerator (FLIP-150).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ from headrace.functions.source import (
 T = TypeVar("T")
 
 HYBRID_ENUMERATOR: Final = "hybrid"
-"""Built in: it needs the makers of the others, which only the coordinator knows."""
+"""Name of the built-in enumerator: it needs the factories of the others, which only the coordinator knows."""
 _CONTENT: Final = msgspec.msgpack.Decoder(tuple[int, bytes])
 EnumeratorMaker = Callable[[SplitEnumeratorContext, EnumeratorPayload], SplitEnumerator]
-"""Makes the enumerator of one source."""
+"""Function that makes the enumerator of one source."""
 
 
 class HybridEnumeration(msgspec.Struct, frozen=True, array_like=True):
-    """The enumerator of each source, None for one whose readers need none."""
+    """The enumerator of each source, or None for a source whose readers need none."""
 
     sources: tuple[EnumeratorPayload | None, ...]
 
@@ -41,13 +41,13 @@ class HybridState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReaderBegins(msgspec.Struct, frozen=True, array_like=True, tag="begins"):
-    """Reader → enumerator: I go on with that source; -1 where a checkpoint had nothing for me."""
+    """Reader → enumerator: the reader continues with that source; -1 if its checkpoint was empty."""
 
     source_index: int
 
 
 class SourceFinished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
-    """Reader → enumerator: I have read my share of that source."""
+    """Reader → enumerator: the reader has read its share of that source."""
 
     source_index: int
 
@@ -74,19 +74,19 @@ def hybrid_event(payload: bytes) -> HybridEvent:
 
 
 def tagged_split(source_index: int, split: SourceSplit) -> SourceSplit:
-    """Return a split of one of the sources as one of all of them."""
+    """Return a split of one source, tagged with the source's index."""
     content = msgspec.msgpack.encode((source_index, split.content))
     return SourceSplit(f"{source_index}/{split.split_id}", content)
 
 
 def untagged_split(split: SourceSplit) -> tuple[int, SourceSplit]:
-    """Decode a split of `tagged_split`."""
+    """Decode a split made by `tagged_split`."""
     source_index, content = _CONTENT.decode(split.content)
     return source_index, SourceSplit(split.split_id.partition("/")[2], content)
 
 
 class HybridEnumerator(SplitEnumerator):
-    """Runs one enumerator at a time. A restarted reader first reads the splits of earlier sources that it lacks."""
+    """Runs one enumerator at a time. A restarted reader first reads its missing splits of earlier sources."""
 
     def __init__(
         self, context: SplitEnumeratorContext, enumeration: HybridEnumeration, make: EnumeratorMaker
@@ -105,7 +105,7 @@ class HybridEnumerator(SplitEnumerator):
 
     @property
     def source_index(self) -> int:
-        """The source that is read."""
+        """Index of the source that is being read."""
         return self._index
 
     def restore(self, state: bytes) -> None:
@@ -161,7 +161,7 @@ class HybridEnumerator(SplitEnumerator):
                 if self._child is not None and self.reading.get(subtask_index) == self._index:
                     self._child.handle_source_event(subtask_index, content)
             case SwitchSource():
-                raise AssertionError("readers do not switch by themselves")
+                raise AssertionError("readers must not switch by themselves")
 
     def snapshot_state(self, checkpoint_id: int) -> bytes:
         content = None if self._child is None else self._child.snapshot_state(checkpoint_id)
@@ -176,7 +176,7 @@ class HybridEnumerator(SplitEnumerator):
             self._child.close()
 
     def _switch_all(self) -> None:
-        """Go on to the next source once every reader has read the present one."""
+        """Switch to the next source once every reader has finished the current one."""
         is_last = self._index == len(self._sources) - 1
         if is_last or len(self._finished) < self._context.parallelism:
             return

@@ -22,7 +22,7 @@ class IngestedBatch:
     batch: pa.RecordBatch
 
     def behind(self, row_count: int) -> "IngestedBatch":
-        """Return it without its first rows."""
+        """Return the batch without its first rows."""
         return replace(
             self, row_offset=self.row_offset + row_count, batch=self.batch.slice(row_count)
         )
@@ -30,7 +30,7 @@ class IngestedBatch:
 
 @dataclass(frozen=True, slots=True)
 class IngestedEnd:
-    """The partition has `row_count` rows and all of them came."""
+    """The end of a partition: it has `row_count` rows, and all of them have arrived."""
 
     partition: int
     row_count: int
@@ -43,7 +43,7 @@ class Ingest(Protocol):
     """Elements pushed to one source subtask from outside; used by the subtask's thread."""
 
     def poll(self) -> Ingested | None:
-        """Return the next element, or None when nothing waits; grants the pusher credit for another batch."""
+        """Return the next element, or None if none waits; grants the pusher credit for another batch."""
         ...
 
     def pause(self, partitions: frozenset[int]) -> None:
@@ -51,16 +51,16 @@ class Ingest(Protocol):
         ...
 
     def forget_before(self, partition: int) -> None:
-        """Forget the partitions with smaller numbers: all have ended, and nobody pushes them again."""
+        """Forget the partitions with smaller numbers, which have all ended and will not be pushed again."""
         ...
 
     def close(self) -> None:
-        """Close the door: pushers are refused from now on. Idempotent, any thread."""
+        """Refuse pushers from now on. Idempotent, any thread."""
         ...
 
 
 class IngestDoor(Protocol):
-    """The door of a TaskManager."""
+    """Registry of the source subtasks of a TaskManager to which rows can be pushed."""
 
     def register(
         self,
@@ -71,9 +71,9 @@ class IngestDoor(Protocol):
         on_data: Callable[[], None],
         accepted_row_counts: Mapping[int, int],
     ) -> Ingest:
-        """Open the door for one source subtask; an older attempt's door closes.
+        """Accept rows for one source subtask; an older attempt is closed.
 
-        `on_data` is called from another thread when the first element waits. `accepted_row_counts`: by partition, how
-        many rows a checkpoint has, so that pushers go on behind them.
+        `on_data` is called from another thread when the first element waits. `accepted_row_counts`: by partition, the
+        number of rows in the checkpoint, so that pushers continue after them.
         """
         ...

@@ -1,6 +1,6 @@
-"""Functions over two joined streams: they get pairs of records of a window or an interval, or both sides of a window.
+"""Functions over two joined streams: they receive pairs of records of a window or interval, or both sides of a window.
 
-Wherever JoinFunction or CoGroupFunction is taken, a plain callable with the same arguments is taken too.
+A plain callable with the same arguments may be passed instead of a JoinFunction or CoGroupFunction.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ OUT = TypeVar("OUT")
 
 
 class JoinFunction(Function, Generic[IN1, IN2, OUT]):
-    """One result for each pair of records."""
+    """Computes one result for each pair of records."""
 
     @abstractmethod
     def join(self, first: IN1, second: IN2) -> OUT:
@@ -23,7 +23,7 @@ class JoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
-    """Any number of results for each pair of records."""
+    """Computes any number of results for each pair of records."""
 
     @abstractmethod
     def join(self, first: IN1, second: IN2) -> Iterable[OUT] | None:
@@ -31,7 +31,7 @@ class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
-    """Sees both streams' records of a key and window at once; either side may be empty, which makes outer joins."""
+    """Receives both streams' records of a key and window at once; either side may be empty, as in outer joins."""
 
     @abstractmethod
     def co_group(self, first: Iterable[IN1], second: Iterable[IN2]) -> Iterable[OUT] | None:
@@ -49,11 +49,11 @@ class JoinContext(ABC):
 
     @abstractmethod
     def get_timestamp(self) -> int:
-        """The later of the two, which results get."""
+        """Return the later of the two timestamps, which results get."""
 
 
 class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
-    """Sees each pair of an interval join."""
+    """Receives each pair of an interval join."""
 
     Context = JoinContext
 
@@ -63,7 +63,7 @@ class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class TaggedUnion:
-    """A record in a window over two streams, with the stream that it came from, as triggers and evictors see it."""
+    """A record in a window over two streams, with its stream, as triggers and evictors see it."""
 
     __slots__ = ("_is_one", "_value")
 
@@ -80,19 +80,19 @@ class TaggedUnion:
         return TaggedUnion(value, False)
 
     def is_one(self) -> bool:
-        """Return whether it is of the first stream."""
+        """Return whether the record belongs to the first stream."""
         return self._is_one
 
     def is_two(self) -> bool:
-        """Return whether it is of the second stream."""
+        """Return whether the record belongs to the second stream."""
         return not self._is_one
 
     def get_one(self) -> Any:
-        """The record, if it is of the first stream; None otherwise."""
+        """Return the record if it belongs to the first stream, else None."""
         return self._value if self._is_one else None
 
     def get_two(self) -> Any:
-        """The record, if it is of the second stream; None otherwise."""
+        """Return the record if it belongs to the second stream, else None."""
         return None if self._is_one else self._value
 
     def __eq__(self, other: object) -> bool:

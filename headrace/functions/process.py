@@ -26,7 +26,7 @@ IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 
 DEFAULT_OUTPUT_TAG: Final = ""
-"""The id that stands for the main output; no side output may have it."""
+"""Id that stands for the main output; side outputs must not use it."""
 IN = TypeVar("IN")
 W = TypeVar("W", bound=Window)
 W2 = TypeVar("W2", bound=Window)
@@ -44,15 +44,15 @@ class TimerService(ABC):
 
     @abstractmethod
     def current_processing_time(self) -> int:
-        """The wall clock."""
+        """Return the wall clock."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event time; the smallest 64-bit number before the first watermark."""
+        """Return event time; the smallest 64-bit number before the first watermark."""
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Fire once at or after that time; the same time twice for a key is one timer."""
+        """Fire once at or after that time; the same time set twice for a key is one timer."""
 
     @abstractmethod
     def register_event_time_timer(self, timestamp: int) -> None:
@@ -60,17 +60,17 @@ class TimerService(ABC):
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Forget the timer; no effect where there is none."""
+        """Delete the timer; no effect if there is none."""
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Forget the timer; no effect where there is none."""
+        """Delete the timer; no effect if there is none."""
 
 
 class OutputTag:
     """Id and type of a side output. Tags are matched by id.
 
-    A list given as type means the row of those types; without a type values are pickled.
+    A list as type means the row of those types; without a type values are pickled.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ElementContext(ABC):
 
     @abstractmethod
     def timestamp(self) -> int | None:
-        """Event time of the record or timer, epoch ms; None for a record without."""
+        """Return event time of the record or timer, epoch ms; None for a record without timestamp."""
 
 
 class KeyedContext(ElementContext):
@@ -107,7 +107,7 @@ class KeyedContext(ElementContext):
 
     @abstractmethod
     def get_current_key(self) -> Any:
-        """The key of the record or timer."""
+        """Return the key of the record or timer."""
 
 
 class TimerContext(KeyedContext):
@@ -119,7 +119,7 @@ class TimerContext(KeyedContext):
 
 
 class ProcessFunction(Function):
-    """Sees every record of a stream with its context."""
+    """Receives every record of a stream with its context."""
 
     class Context(ElementContext):
         """Context of the current record."""
@@ -130,7 +130,7 @@ class ProcessFunction(Function):
 
 
 class KeyedProcessFunction(Function):
-    """Sees every record of a keyed stream with its context; may keep state and set timers."""
+    """Receives every record of a keyed stream with its context; may keep state and set timers."""
 
     class Context(KeyedContext):
         """Context of the current record."""
@@ -151,7 +151,7 @@ class KeyedProcessFunction(Function):
 
 
 class CoProcessFunction(Function):
-    """Sees the records of two connected streams with their context."""
+    """Receives the records of two connected streams with their context."""
 
     class Context(ElementContext):
         """Context of the current record."""
@@ -170,7 +170,7 @@ class CoProcessFunction(Function):
 
 
 class KeyedCoProcessFunction(Function):
-    """Sees the records of two streams keyed alike; state and timers of a key serve both."""
+    """Receives the records of two streams with keys of one type; state and timers of a key serve both."""
 
     class Context(KeyedContext):
         """Context of the current record."""
@@ -201,15 +201,15 @@ class BroadcastBaseContext(ABC):
 
     @abstractmethod
     def timestamp(self) -> int | None:
-        """Event time of the record, epoch ms; None without."""
+        """Return event time of the record, epoch ms; None without timestamp."""
 
     @abstractmethod
     def current_processing_time(self) -> int:
-        """The wall clock, epoch ms."""
+        """Return the wall clock, epoch ms."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event time, epoch ms."""
+        """Return event time, epoch ms."""
 
 
 class BaseBroadcastProcessFunction(Function):
@@ -218,26 +218,26 @@ class BaseBroadcastProcessFunction(Function):
     BaseContext = BroadcastBaseContext
 
     class Context(BroadcastBaseContext):
-        """On the broadcast side: states can be written."""
+        """Context on the broadcast side, where states can be written."""
 
         @abstractmethod
         def get_broadcast_state(
             self, state_descriptor: MapStateDescriptor
         ) -> BroadcastState[Any, Any]:
-            """The state of that descriptor."""
+            """Return the state of that descriptor."""
 
     class ReadOnlyContext(BroadcastBaseContext):
-        """On the other side: states can only be read, so that all subtasks keep the same."""
+        """Context on the other side, where states can only be read, so that they are equal on all subtasks."""
 
         @abstractmethod
         def get_broadcast_state(
             self, state_descriptor: MapStateDescriptor
         ) -> ReadOnlyBroadcastState[Any, Any]:
-            """The state of that descriptor."""
+            """Return the state of that descriptor."""
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
-    """Over a stream without keys and a broadcast stream."""
+    """Receives the records of a stream without keys and of a broadcast stream."""
 
     @abstractmethod
     def process_element(
@@ -249,11 +249,11 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
     def process_broadcast_element(
         self, value: IN2, ctx: BaseBroadcastProcessFunction.Context
     ) -> Iterable[OUT] | None:
-        """Yield the results for a broadcast record; every subtask must do the same with it."""
+        """Yield the results for a broadcast record; every subtask must handle it in the same way."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """Over a keyed stream and a broadcast stream."""
+    """Receives the records of a keyed stream and of a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
         """Context of a broadcast record: no key is current."""
@@ -262,9 +262,9 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
         def apply_to_keyed_state(
             self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], object]
         ) -> None:
-            """Call `function(key, state)` for every key of this subtask that has something in that keyed state.
+            """Call `function(key, state)` for every key of this subtask that has a value in that keyed state.
 
-            The state is the key's own and may be read and written.
+            The state is that of the key, and may be read and written.
             """
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
@@ -272,11 +272,11 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Clocks and the key's timers."""
+            """Return the clocks and the key's timers."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
-            """The key of the record or timer."""
+            """Return the key of the record or timer."""
 
     class OnTimerContext(ReadOnlyContext):
         """Context of the timer that fires."""
@@ -298,7 +298,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Sees all records of a key's window at once."""
+    """Receives all records of a key's window at once."""
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
@@ -306,7 +306,7 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
-    """Sees all records of a window at once."""
+    """Receives all records of a window at once."""
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
@@ -314,32 +314,32 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 
 
 class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
-    """Gives the records on as they are."""
+    """Returns the records unchanged."""
 
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
         return inputs
 
 
 class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
-    """Gives the records on as they are."""
+    """Returns the records unchanged."""
 
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
         return inputs
 
 
 class AllWindowContext(ABC, Generic[W2]):
-    """The window that fires, and state of the window and beyond."""
+    """The window that fires, its state, and state shared by all windows."""
 
     @abstractmethod
     def window(self) -> W2: ...
 
     @abstractmethod
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window; not available where windows merge."""
+        """Return state of this key and window; not available if windows merge."""
 
     @abstractmethod
     def global_state(self) -> KeyedStateStore:
-        """State of this key, shared by its windows."""
+        """Return state of this key, shared by its windows."""
 
 
 class KeyedWindowContext(AllWindowContext[W2]):
@@ -353,7 +353,7 @@ class KeyedWindowContext(AllWindowContext[W2]):
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Sees all records of a key's window at once, with a context."""
+    """Receives all records of a key's window at once, with a context."""
 
     Context = KeyedWindowContext
 
@@ -364,11 +364,11 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         """Return or yield the results."""
 
     def clear(self, context: KeyedWindowContext[W]) -> None:
-        """Drop the window's own state: the window goes."""
+        """Delete the window's own state when the window is deleted."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """Sees all records of a window at once, with a context."""
+    """Receives all records of a window at once, with a context."""
 
     Context = AllWindowContext
 
@@ -377,4 +377,4 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
         """Return or yield the results."""
 
     def clear(self, context: AllWindowContext[W]) -> None:
-        """Drop the window's own state: the window goes."""
+        """Delete the window's own state when the window is deleted."""

@@ -1,6 +1,6 @@
-"""Functions that see one record at a time, or two, and keep no context: map, filter, reduce and similar ones.
+"""Functions of one record at a time, or two, without context: map, filter, reduce and similar ones.
 
-Wherever one of these classes is taken, a plain callable with the same arguments is taken too.
+A plain callable with the same arguments may be passed instead of one of these classes.
 """
 
 import enum
@@ -18,14 +18,17 @@ class Function(ABC):  # noqa: B024
     """Base of all user functions. They are shipped by value; make connections and locks in `open`."""
 
     def open(self, runtime_context: "RuntimeContext") -> None:  # noqa: B027
-        """Called once per subtask before the first record; states and metrics are obtained here."""
+        """Prepare the function; called once per subtask before the first record.
+
+        States and metrics are obtained here.
+        """
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, also after a failure."""
+        """Release resources; called at the end, also after a failure."""
 
 
 class MapFunction(Function):
-    """One in, one out."""
+    """Computes one result per record."""
 
     @abstractmethod
     def map(self, value: Any) -> Any:
@@ -33,7 +36,7 @@ class MapFunction(Function):
 
 
 class CoMapFunction(Function):
-    """One in, one out, on connected streams."""
+    """Computes one result per record of connected streams."""
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
@@ -45,7 +48,7 @@ class CoMapFunction(Function):
 
 
 class FlatMapFunction(Function):
-    """One in, any number out."""
+    """Computes any number of results per record."""
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any] | None:
@@ -53,7 +56,7 @@ class FlatMapFunction(Function):
 
 
 class CoFlatMapFunction(Function):
-    """One in, any number out, on connected streams."""
+    """Computes any number of results per record of connected streams."""
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Iterable[Any] | None:
@@ -65,19 +68,19 @@ class CoFlatMapFunction(Function):
 
 
 class MapPartitionFunction(Function):
-    """All records of a partition or key in, any number out."""
+    """Computes any number of results from all records of a partition or key."""
 
     @abstractmethod
     def map_partition(self, values: Iterator[Any]) -> Iterable[Any] | None:
-        """Return or yield the results; None for none. `values` can be read once."""
+        """Return or yield the results; None for none. `values` can be read only once."""
 
 
 class MapBatchesFunction(Function):
-    """The columns of a batch in, those of another one out."""
+    """Computes the columns of a batch from those of another."""
 
     @abstractmethod
     def map_batches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the result, which must not depend on how many rows a batch has."""
+        """Return the result, which must not depend on the number of rows in a batch."""
 
 
 class Order(enum.Enum):
@@ -88,7 +91,7 @@ class Order(enum.Enum):
 
 
 class FilterFunction(Function):
-    """A predicate."""
+    """Decides whether a record is kept."""
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
@@ -96,7 +99,7 @@ class FilterFunction(Function):
 
 
 class ReduceFunction(Function):
-    """Combines two values into one of their type; associative where windows merge."""
+    """Combines two values into one of their type; must be associative if windows merge."""
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
@@ -104,11 +107,11 @@ class ReduceFunction(Function):
 
 
 class AggregateFunction(Function):
-    """Folds values into an accumulator and makes a result of it."""
+    """Folds values into an accumulator and computes a result from it."""
 
     @abstractmethod
     def create_accumulator(self) -> Any:
-        """Return a fresh accumulator."""
+        """Return a new accumulator."""
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
@@ -120,7 +123,7 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """Return both in one; needed where windows merge."""
+        """Return the merge of both accumulators; needed if windows merge."""
 
 
 class KeySelector(Function):
@@ -128,7 +131,7 @@ class KeySelector(Function):
 
     @abstractmethod
     def get_key(self, value: Any) -> Any:
-        """Return the key: the same for the same record, always."""
+        """Return the key, which must always be the same for the same record."""
 
 
 class NullByteKeySelector(KeySelector):

@@ -1,6 +1,6 @@
-"""RuntimeContext: gives a user function in `open` its subtask's facts, its metrics and its keyed state.
+"""RuntimeContext: gives a user function the facts of its subtask, its metrics and its keyed state, in `open`.
 
-SubtaskContext gives a source reader or sink writer the same of its subtask, with a ProcessingTimeService, which calls
+SubtaskContext gives a source reader or sink writer the same facts, with a ProcessingTimeService, which calls
 back on the mailbox thread at a wall-clock time.
 
 Source: Flink RuntimeContext, ProcessingTimeService.
@@ -32,7 +32,7 @@ from headrace.functions.state import (
 
 
 class UserMetricGroup(Protocol):
-    """Part of `headrace.metrics.MetricGroup` that user functions may call."""
+    """Methods of `headrace.metrics.MetricGroup` that user functions may call."""
 
     def add_group(self, name: str, extra: str | None = None) -> "UserMetricGroup":
         """Return a sub-group: `name`, or `name` and `extra` as key and value."""
@@ -68,16 +68,18 @@ class KeyedStateStore(ABC):
 
 
 class DistributedCache:
-    """Files that travelled with the job, by name. Source: Flink DistributedCache."""
+    """Files shipped with the job, by name. Source: Flink DistributedCache."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths: Final = paths
 
     def get_file(self, name: str) -> str:
-        """Return the path here of a cached file, or of the folder of an archive. KeyError lists the names there are."""
+        """Return the local path of a cached file, or of the folder of an archive. KeyError lists the names."""
         if name not in self._paths:
             known = ", ".join(sorted(self._paths)) or "none"
-            raise KeyError(f"no file called '{name}' came with the job; there are: {known}")
+            raise KeyError(
+                f"no file called '{name}' was shipped with the job; its files are: {known}"
+            )
         return self._paths[name]
 
 
@@ -99,35 +101,35 @@ class ExternalResourceInfo:
 
 
 class RuntimeContext(KeyedStateStore):
-    """Given to `open`; valid for the life of the function."""
+    """Context passed to `open`; valid for the life of the function."""
 
     @abstractmethod
     def get_task_name(self) -> str:
-        """Name of the vertex."""
+        """Return the name of the vertex."""
 
     @abstractmethod
     def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism."""
+        """Return the parallelism."""
 
     @abstractmethod
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""
+        """Return the number of key groups."""
 
     @abstractmethod
     def get_index_of_this_subtask(self) -> int:
-        """From 0."""
+        """Return the subtask's index, from 0."""
 
     @abstractmethod
     def get_attempt_number(self) -> int:
-        """From 0; grows by one with every restart."""
+        """Return the attempt's number, from 0; it grows by one with every restart."""
 
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:
-        """`name (1/4)#0`: subtask from 1, parallelism, attempt."""
+        """Return `name (1/4)#0`: subtask from 1, parallelism, attempt."""
 
     @abstractmethod
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        """Value of a global job parameter."""
+        """Return the value of a global job parameter."""
 
     @abstractmethod
     def get_distributed_cache(self) -> DistributedCache:
@@ -135,7 +137,7 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_external_resource_infos(self, resource_name: str) -> set[ExternalResourceInfo]:
-        """Return what the TaskManager of this subtask has of an external resource; empty where it has none."""
+        """Return this subtask's TaskManager's units of an external resource; empty if it has none."""
 
     @abstractmethod
     def get_metrics_group(self) -> UserMetricGroup:
@@ -143,14 +145,14 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:
-        """States of this subtask as a whole: lists that are split or united, and broadcast maps."""
+        """Return states of this subtask as a whole: lists that are split or united, and broadcast maps."""
 
 
 class ScheduledTimer(Protocol):
     """A processing-time timer that may be cancelled."""
 
     def cancel(self) -> None:
-        """Make sure the callback does not run; no effect once it has."""
+        """Prevent the callback; no effect once it has run."""
         ...
 
 
@@ -158,19 +160,19 @@ class ProcessingTimeService(Protocol):
     """Calls back on the mailbox thread, between batches and parts of them, at or after a wall-clock time."""
 
     def now_ms(self) -> int:
-        """Current processing time, epoch ms."""
+        """Return current processing time, epoch ms."""
         ...
 
     def schedule(self, time_ms: int, callback: Callable[[int], None]) -> ScheduledTimer:
-        """Run `callback(time_ms)` as a mail once `now_ms() >= time_ms`; never after the task finished."""
+        """Run `callback(time_ms)` as a mail once `now_ms() >= time_ms`; never after the task has finished."""
         ...
 
 
 class SubtaskContext(Protocol):
-    """The part of the operator's context that connectors use; the runtime's own context has these and more.
+    """The part of the operator's context that connectors use; the runtime's own context has more members.
 
-    `types` says what the stream carries; batches that are emitted or written have that type. `ingest` is the
-    TaskManager's door for pushed data, or None where there is none.
+    `types` are the types of the stream, which emitted or written batches have. `ingest` is the TaskManager's registry
+    for pushed data, or None if there is none.
     """
 
     @property
@@ -197,9 +199,9 @@ class SubtaskContext(Protocol):
     def attempt_id(self) -> ExecutionAttemptId | None: ...
 
     def send_event(self, payload: bytes, /) -> None:
-        """Speak to the coordinator in the JobMaster; mailbox thread only."""
+        """Send an event to the coordinator in the JobMaster; mailbox thread only."""
         ...
 
     def wake(self) -> None:
-        """Have the reader polled again; any thread."""
+        """Make the task poll the reader again; any thread."""
         ...

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SerializationSchema(ABC):
-    """Record to bytes, for sinks."""
+    """Converts a record to bytes, for sinks."""
 
     @abstractmethod
     def serialize(self, element: Any) -> bytes:
@@ -19,11 +19,11 @@ class SerializationSchema(ABC):
 
 
 class DeserializationSchema(ABC):
-    """Bytes to record, for sources."""
+    """Converts bytes to a record, for sources."""
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
-        """Return the record of one message, or None where it holds none and is to be left out."""
+        """Return the record of one message, or None if the message has none and is skipped."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
@@ -31,7 +31,7 @@ class DeserializationSchema(ABC):
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Text in a charset."""
+    """Converts strings in a charset."""
 
     def __init__(self, charset: str = "UTF-8") -> None:
         self.charset = charset
@@ -47,7 +47,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are."""
+    """Passes bytes through unchanged."""
 
     def serialize(self, element: Any) -> bytes:
         return bytes(element)
@@ -60,7 +60,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """One field of a row, which holds bytes already: a key or a value of a message.
+    """Takes one field of a row, which must hold bytes: a key or a value of a message.
 
     Example:
         >>> from headrace.core.types.rows import Row
@@ -70,11 +70,11 @@ class RowFieldExtractorSchema(SerializationSchema):
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
-            raise ValueError(f"a field index is 0 or more, not {field_index}")
+            raise ValueError(f"a field index must be 0 or more, not {field_index}")
         self.field_index = field_index
 
     def serialize(self, element: Any) -> bytes:
-        """Return the field's bytes, none where it is null; TypeError where it holds something else."""
+        """Return the field's bytes, empty if it is null; TypeError if it holds another type."""
         try:
             value = element[self.field_index]
         except (IndexError, KeyError, TypeError):
@@ -83,7 +83,7 @@ class RowFieldExtractorSchema(SerializationSchema):
             return b""
         if not isinstance(value, bytes | bytearray):
             raise TypeError(
-                f"field {self.field_index} of a record holds {value!r} and must hold bytes: encode it in a map, with "
+                f"field {self.field_index} of a record holds {value!r}, but must hold bytes: encode it in a map, with "
                 "Types.PRIMITIVE_ARRAY(Types.BYTE()) as the field's type"
             )
         return bytes(value)
@@ -96,20 +96,20 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder(ABC):
-    """Record to bytes in a file, one after the other."""
+    """Converts records to bytes in a file, one after the other."""
 
     @abstractmethod
     def encode(self, element: Any, type_info: TypeInformation) -> bytes:
-        """Return the bytes of one record of `type_info`, with whatever separates it from the next."""
+        """Return the bytes of one record of `type_info`, including the separator."""
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> "Encoder":
-        """One line per record: the text that `print` would write."""
+        """Return an encoder of one line per record: the text that `print` would write."""
         return SimpleStringEncoder(charset_name)
 
 
 class SimpleStringEncoder(Encoder):
-    """Lines of text in a charset."""
+    """Writes lines of text in a charset."""
 
     def __init__(self, charset_name: str) -> None:
         self.charset_name = charset_name
@@ -119,7 +119,7 @@ class SimpleStringEncoder(Encoder):
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Value to bytes and back, for values of users' own kinds such as windows."""
+    """Converts values of users' own types, such as windows, to bytes and back."""
 
     @abstractmethod
     def serialize(self, element: T, stream: BytesIO) -> None:

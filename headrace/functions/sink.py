@@ -1,4 +1,4 @@
-"""Sink: a description that is shipped to the tasks, and the writer that each subtask makes of it.
+"""Sink: a description that is shipped to the tasks, from which each subtask makes a writer.
 
 Rows become visible as they are written, or are staged and committed once their checkpoint is complete. Also holds
 DiscardingSink, which shows the speed of a program without its sink.
@@ -21,9 +21,9 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.runtime_context import SubtaskContext
 
 FINAL_CHECKPOINT: Final = 2**63 - 1
-"""Stands for the checkpoint after the end of input, whose id is not known yet."""
+"""Id that stands for the checkpoint after the end of input, whose id is not known yet."""
 COMMITTER_ENTRY_POINTS: Final = "headrace.committers"
-"""The group of entry points in which the CommitterFactory of each name that a sink gives is found."""
+"""Group of entry points for the CommitterFactory of each name that a sink gives."""
 OWNER_BYTES: Final = 8
 _JOB_BYTES: Final = 16
 
@@ -45,13 +45,13 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def flush(self, end_of_input: bool) -> None:
-        """Bring everything taken so far to where it belongs; with `end_of_input` nothing will follow."""
+        """Write all rows taken so far to their target; with `end_of_input` no more will follow."""
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
         """Return committables completed since the last call, to be committed once the checkpoint is published.
 
-        Called after `flush`, before the barrier goes on; at the end of input with FINAL_CHECKPOINT. What is returned
-        is kept, and handed on again with later checkpoints, until it is decided.
+        Called after `flush`, before the barrier is forwarded; at the end of input with FINAL_CHECKPOINT. The runtime
+        keeps the committables, and includes them in later checkpoints until they are committed or discarded.
         """
         return ()
 
@@ -60,19 +60,19 @@ class SinkWriter(ABC):
         return ()
 
     def restore_state(self, items: Sequence[bytes]) -> None:
-        """Go on from the items of a checkpoint; called before the first batch."""
+        """Continue from the items of a checkpoint; called before the first batch."""
         if items:
             raise NotImplementedError(f"{type(self).__name__} does not restore its state")
 
     def sent_byte_count(self) -> int | None:
-        """Return how many bytes were written to where the records belong; None where that is not known.
+        """Return the number of bytes written to the target; None if it is not known.
 
-        Called by any thread: for metrics alone.
+        Called by any thread, only for metrics.
         """
         return None
 
     def handle_event(self, payload: bytes) -> None:
-        """Take an event from the sink's coordinator."""
+        """Handle an event from the sink's coordinator."""
         raise AssertionError(f"{type(self).__name__} has no coordinator")
 
     def close(self) -> None:  # noqa: B027
@@ -87,17 +87,17 @@ class Sink(ABC):
         """Make the writer of one subtask, on the worker."""
 
     def check_input(self, value_type: TypeInformation) -> None:  # noqa: B027
-        """Raise ProgramError where records of this type cannot be written; called while the program is built."""
+        """Raise ProgramError if records of this type cannot be written; called while the program is built."""
 
     def check_target(self) -> None:  # noqa: B027
-        """Raise ProgramError where writing is bound to fail; called on the client before a job is submitted."""
+        """Raise ProgramError if writing would certainly fail; called on the client before a job is submitted."""
 
     def coordinator(self) -> tuple[str, bytes] | None:
-        """Name and payload of the coordinator that commits in the JobMaster, or None without one."""
+        """Return name and payload of the coordinator that commits in the JobMaster, or None."""
         return None
 
     def committer(self) -> tuple[str, bytes] | None:
-        """Name and payload of the Committer that makes prepared output visible, or None without one."""
+        """Return name and payload of the Committer that makes prepared output visible, or None."""
         return None
 
 
@@ -114,21 +114,21 @@ class SupportsPreprocessing(ABC):
 
     @abstractmethod
     def get_transformer(self) -> StreamTransformer | None:
-        """Return it, or None for the stream as it is."""
+        """Return the transformer, or None if the stream is written unchanged."""
 
 
 class Committer(Protocol):
-    """Makes prepared output visible, in the JobMaster's process on its own thread, one call at a time, ids in order.
+    """Makes prepared output visible, in the JobMaster's process on its own thread, one call at a time, in order of ids.
 
-    Whether a key was committed is asked of the target itself, where the key is written together with the data. What was
-    prepared by attempts that died before a checkpoint held it comes to nobody's ears: whoever stages it sweeps it up.
+    The target itself shows whether a key was committed, because the key is written together with the data. The
+    committer never sees output of attempts that died before their checkpoint: its writers must delete it.
     """
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """Make all of them visible at once, where the target can do that, under an idempotence key.
+        """Make all committables visible under an idempotence key, at once if the target can do that.
 
-        Called again after a failure with the same key and the same committables: must then do what is missing and
-        nothing twice. `key`: see `commit_key`. An error fails the job; nothing is dropped.
+        Called again after a failure with the same key and the same committables: it must then do only the missing part.
+        `key`: see `commit_key`. An error fails the job; no output is dropped.
         """
         ...
 
@@ -139,10 +139,10 @@ class Committer(Protocol):
 
 @runtime_checkable
 class KnowsCommits(Protocol):
-    """A Committer whose target remembers its last commit: a job that would write it again is refused."""
+    """A Committer whose target records its last commit: a job that would write it again is refused."""
 
     def last_committed(self, scope: str) -> int | None:
-        """Return the highest checkpoint id committed in a scope (see `scope_of`); None where nothing was.
+        """Return the highest checkpoint id committed in a scope (see `scope_of`); None if there was none.
 
         Called before any commit, on the same thread. An error that is not `recoverable` fails the job at once.
         """
@@ -151,10 +151,10 @@ class KnowsCommits(Protocol):
 
 @runtime_checkable
 class DeletesLeftovers(Protocol):
-    """A Committer that finds what a sink's subtasks staged, whoever handed it over: needed where a job commits once."""
+    """A Committer that finds all staged output of a sink's subtasks: needed if a job commits only once."""
 
     def delete_leftovers(self, scope: str, owner: str) -> None:
-        """Delete all staged output of a sink in a job that commits nothing any more. Idempotent.
+        """Delete all staged output of a sink in a job that will commit nothing more. Idempotent.
 
         No task of the job runs. `scope`: see `scope_of`; `owner`: see `staging_owner`.
         """
@@ -170,30 +170,30 @@ class CommitterContext:
 
 
 CommitterFactory = Callable[[CommitterContext, bytes], Committer]
-"""Makes a committer of the payload that `Sink.committer` gave."""
+"""Function that makes a committer from the payload that `Sink.committer` returned."""
 
 
 def commit_key(lineage: str, sink: str, checkpoint_id: int) -> str:
     """Return the idempotence key of one commit: `lineage/sink/id`.
 
-    `lineage` is drawn anew with every start without state, and `sink` is the operator's stable id, so that a key means
-    the same output for ever.
+    `lineage` is drawn anew with every start without state, and `sink` is the operator's stable id, so that a key always
+    means the same output.
     """
     return f"{lineage}/{sink}/{checkpoint_id}"
 
 
 def scope_of(key: str) -> str:
-    """Return `lineage/sink` of a key. Within a scope ids commit in order and are never used again.
+    """Return the `lineage/sink` part of a key. Within a scope ids are committed in order and never reused.
 
-    So the highest id that a target says it has committed stands for all below it.
+    So the highest committed id of a target implies all lower ones.
     """
     scope, _, _ = key.rpartition("/")
-    assert scope, f"no commit key: {key}"
+    assert scope, f"not a commit key: {key}"
     return scope
 
 
 class DiscardingSink(Sink):
-    """Throws every record away; the job still counts them. Source: Flink DiscardingSink.
+    """Discards every record; the job still counts them. Source: Flink DiscardingSink.
 
     Example:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -214,9 +214,9 @@ class _Discard(SinkWriter):
 
 
 def owner_of_sink(context: SubtaskContext) -> str:
-    """Return the `staging_owner` of the sink that a subtask writes for."""
+    """Return the `staging_owner` of a subtask's sink."""
     attempt = context.attempt_id
-    # Without a job (a writer that is driven by hand) nobody can be told apart: then the owner is unique too.
+    # Without a job (a writer that is driven by hand) writers cannot be distinguished: the owner is random then.
     job_id = JobId(system_random().randbytes(_JOB_BYTES)) if attempt is None else attempt.job_id
     return staging_owner(job_id, context.operator_id)
 
@@ -224,7 +224,7 @@ def owner_of_sink(context: SubtaskContext) -> str:
 def staging_owner(job_id: JobId, operator_id: OperatorId) -> str:
     """Return the name of a sink within one job, 16 hexadecimal digits, under which its subtasks stage rows.
 
-    Staged rows outlive their writer: by this name the committer finds them, and a later attempt deletes leftovers.
+    Staged rows outlive their writer: by this name the committer finds them, and later attempts delete leftovers.
     """
     name = job_id.value + operator_id.value
     return hashlib.blake2b(name, digest_size=OWNER_BYTES).hexdigest()

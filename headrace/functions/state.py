@@ -1,6 +1,6 @@
 """Descriptors of states, and the handles through which user functions read and write them.
 
-A descriptor is shipped and says name, types and time to live; a handle comes from the runtime and always means the
+A descriptor is shipped and has name, types and time to live; a handle comes from the runtime and always refers to the
 current key. Absent values read as None, absent collections as empty.
 """
 
@@ -43,7 +43,7 @@ OUT = TypeVar("OUT")
 
 @dataclass(frozen=True)
 class FieldChange:
-    """Rule for filling a field from older snapshots: renamed, or a default. See `StateDescriptor.evolve_field`."""
+    """Rule for filling a field from older snapshots: its old name, or a default. See `StateDescriptor.evolve_field`."""
 
     renamed_from: str | None = None
     default: Any = None
@@ -62,16 +62,16 @@ class StateDescriptor:
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let values expire."""
+        """Let values expire after a time to live."""
         self.ttl_config = ttl_config
 
     def evolve_field(
         self, path: str, *, renamed_from: str | None = None, default: Any = None
     ) -> None:
-        """Say how a field of the declared type follows from what older snapshots hold.
+        """Define how a field of the declared type is filled from older snapshots.
 
-        `path`: the field's name, inside of others joined by dots. `renamed_from`: its name in older snapshots.
-        `default`: its value where they have none, as Arrow stores it (else null).
+        `path`: the field's name, for nested fields joined by dots. `renamed_from`: its name in older snapshots.
+        `default`: its value if they have none, as Arrow stores it (else null).
         """
         self.field_changes[path] = FieldChange(renamed_from, default)
 
@@ -80,17 +80,17 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """One value per key."""
+    """Describes one value per key."""
 
     def __init__(self, name: str, value_type_info: TypeInformation) -> None:
         super().__init__(name, value_type_info)
 
 
 class ListStateDescriptor(StateDescriptor):
-    """A list per key; `type_info` is that of the list."""
+    """Describes a list per key; `type_info` is the type of the list."""
 
     takes_none: ClassVar[bool] = False
-    """True where None may be an element; users' lists refuse it, as Flink's do."""
+    """True if None may be an element; users' lists refuse it, as in Flink."""
 
     def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
         super().__init__(name, ListTypeInfo(elem_type_info))
@@ -98,7 +98,7 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """A map per key, or a broadcast state; `type_info` is that of the map."""
+    """Describes a map per key, or a broadcast state; `type_info` is the type of the map."""
 
     def __init__(
         self, name: str, key_type_info: TypeInformation, value_type_info: TypeInformation
@@ -109,7 +109,7 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class CallableReduceFunction(ReduceFunction):
-    """A callable of two values in the place of a ReduceFunction."""
+    """Wraps a callable of two values as a ReduceFunction."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self._function = function
@@ -119,7 +119,7 @@ class CallableReduceFunction(ReduceFunction):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """One value per key, into which each added value is reduced."""
+    """Describes one value per key, into which each added value is reduced."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """One accumulator per key; `type_info` is that of the accumulator."""
+    """Describes one accumulator per key; `type_info` is the type of the accumulator."""
 
     def __init__(
         self, name: str, agg_function: AggregateFunction, state_type_info: TypeInformation
@@ -158,7 +158,7 @@ class State(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Drop the current key's value."""
+        """Delete the current key's value."""
 
 
 class ValueState(State, Generic[T]):
@@ -174,15 +174,15 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """Base of states that take values one by one."""
+    """Base of states to which values are added one by one."""
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """Return the contents: an iterable of a list, otherwise the result or None."""
+        """Return the contents: an iterable for a list, otherwise the result or None."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
-        """Take one value."""
+        """Add one value."""
 
 
 class MergingState(AppendingState[IN, OUT]):
@@ -198,22 +198,22 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def update(self, values: list[T]) -> None:
-        """Replace all; an empty list clears."""
+        """Replace all values; an empty list clears the state."""
 
     @abstractmethod
     def add_all(self, values: list[T]) -> None:
-        """Append several."""
+        """Append several values."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
 
 
 class ReducingState(MergingState[T, T]):
-    """All added values reduced to one."""
+    """State that reduces all added values to one."""
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """All added values in an accumulator, whose result is read."""
+    """State that holds all added values in an accumulator, whose result is read."""
 
 
 class ReadOnlyMap(State, Generic[K, V]):
@@ -259,7 +259,7 @@ class WritableMap(ReadOnlyMap[K, V]):
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Drop the entry; no error where there is none."""
+        """Remove the entry; no error if there is none."""
 
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
@@ -273,7 +273,7 @@ class MapState(WritableMap[K, V]):
 
 
 class ReadOnlyBroadcastState(ReadOnlyMap[K, V]):
-    """A broadcast state on the side that may not change it."""
+    """A broadcast state on the side that may only read it."""
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], WritableMap[K, V]):
@@ -285,12 +285,12 @@ class OperatorStateStore(ABC):
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list whose items are dealt out evenly when the parallelism changes."""
+        """Return a list whose items are distributed evenly when the parallelism changes."""
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list that after a restore holds the items of all subtasks, on each of them."""
+        """Return a list that after a restore holds the items of all subtasks, on each of them."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """A map that every subtask must change alike."""
+        """Return a map that every subtask must change in the same way."""

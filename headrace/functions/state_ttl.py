@@ -18,23 +18,23 @@ class UpdateType(enum.Enum):
 
 
 class StateVisibility(enum.Enum):
-    """Visibility of expired values that are still there."""
+    """Visibility of expired values that were not deleted yet."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1
 
 
 class TtlTimeCharacteristic(enum.Enum):
-    """The clock by which values age."""
+    """The clock that determines the age of values."""
 
     ProcessingTime = 0
 
     EventTime = 1
-    """By records' timestamps and the watermark. Flink has the enum, and only the first of its members."""
+    """Use records' timestamps and the watermark. Flink has only the other member of this enum."""
 
 
 class Strategies(enum.Enum):
-    """Ways of sweeping up."""
+    """Kinds of clean-up."""
 
     FULL_STATE_SCAN_SNAPSHOT = 0
     INCREMENTAL_CLEANUP = 1
@@ -42,17 +42,17 @@ class Strategies(enum.Enum):
 
 
 class CleanupStrategy:
-    """Base of the ways of sweeping up."""
+    """Base of the kinds of clean-up."""
 
 
 @dataclass(frozen=True)
 class EmptyCleanupStrategy(CleanupStrategy):
-    """A way without settings."""
+    """A clean-up without settings."""
 
 
 @dataclass(frozen=True)
 class IncrementalCleanupStrategy(CleanupStrategy):
-    """A few entries are checked at each access of the state, and where asked at each record too."""
+    """Checks a few entries at each access of the state, and optionally at each record too."""
 
     cleanup_size: int = 5
     every_record: bool = False
@@ -66,7 +66,7 @@ class IncrementalCleanupStrategy(CleanupStrategy):
 
 @dataclass(frozen=True)
 class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-    """Compaction drops expired entries; the clock is read again after so many of them."""
+    """Drops expired entries during compaction; the clock is read again after a number of entries."""
 
     query_time_after_num_entries: int = 1000
     periodic_compaction_time: Time = _MONTH
@@ -80,7 +80,7 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
 
 @dataclass(frozen=True)
 class CleanupStrategies:
-    """The chosen ways; while sweeping in the background is on, each backend's own way has its defaults."""
+    """The chosen kinds of clean-up; with background clean-up, each backend's own kind has its defaults."""
 
     strategies: dict[Strategies, CleanupStrategy] = field(
         default_factory=dict[Strategies, CleanupStrategy]
@@ -196,7 +196,7 @@ class StateTtlConfig:
 
         def __init__(self, ttl: Time) -> None:
             if ttl.to_milliseconds() <= 0:
-                raise ValueError(f"a time to live must be longer than 0 ms, not {ttl}")
+                raise ValueError(f"the time to live must be longer than 0 ms, not {ttl}")
             self._ttl = ttl
             self._update_type = UpdateType.OnCreateAndWrite
             self._state_visibility = StateVisibility.NeverReturnExpired
@@ -236,7 +236,7 @@ class StateTtlConfig:
             return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
 
         def use_event_time(self) -> "StateTtlConfig.Builder":
-            """Let values age in event time: last access is the record's timestamp, and watermarks let them expire."""
+            """Let values age in event time: last access is the record's timestamp, and watermarks let values expire."""
             return self.set_ttl_time_characteristic(TtlTimeCharacteristic.EventTime)
 
         def cleanup_full_snapshot(self) -> "StateTtlConfig.Builder":

@@ -1,7 +1,7 @@
-"""WatermarkStrategy: assigns event times to records and makes watermarks of them.
+"""WatermarkStrategy: assigns event times to records and generates watermarks.
 
-Holds the generators of watermarks, those that programs write and the built-in ones, and the detector of silent inputs.
-They know no clock: events, timestamps and readings come in, watermarks go out. Event time may also be taken out of a
+Contains the base class of programs' watermark generators, the built-in ones, and the detector of idle inputs. They read
+no clock: they receive events, timestamps and clock readings, and return watermarks. Event time may also be read from a
 column, for whole batches at once.
 
 Source: Flink WatermarkStrategy, WatermarkGenerator.
@@ -22,7 +22,7 @@ from headrace.core.errors import RecordTypeError
 from headrace.core.types.time_values import Duration
 
 NEVER_IDLE: Final = 0
-"""`idle_timeout_ms` of a strategy that waits for silent inputs however long that takes."""
+"""`idle_timeout_ms` of a strategy that waits for silent inputs without limit."""
 
 
 class WatermarkOutput(ABC):
@@ -37,7 +37,7 @@ class WatermarkOutput(ABC):
 
     @abstractmethod
     def mark_idle(self) -> None:
-        """Do not wait for this input, until its next event or watermark."""
+        """Do not wait for this input until its next event or watermark."""
 
     @abstractmethod
     def mark_active(self) -> None:
@@ -45,7 +45,7 @@ class WatermarkOutput(ABC):
 
 
 class WatermarkGenerator(ABC):
-    """Decides about watermarks by looking at every event; one per subtask, or per split of a source.
+    """Derives watermarks from every event; one per subtask, or per split of a source.
 
     A watermark emitted in `on_event` follows that event directly, which splits batches: later rows are compared with
     the new watermark. If events only have to be counted or compared and the watermark can wait for the interval, emit
@@ -54,26 +54,26 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """Look at an event. `event_timestamp`: epoch ms, or the smallest 64-bit number where it has none."""
+        """Look at an event. `event_timestamp`: epoch ms, or the smallest 64-bit number if it has none."""
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Emit the watermark that is known by now."""
+        """Emit the current watermark."""
 
 
 WatermarkGeneratorSupplier = Callable[[], WatermarkGenerator]
-"""Makes a fresh generator, such as its class does. Shipped by value."""
+"""Function that makes a new generator, such as its class. Shipped by value."""
 
 
 class TimestampGenerator(Protocol):
-    """A generator that needs no more than the largest timestamp of each batch, and answers at the interval."""
+    """A generator that needs only the largest timestamp of each batch, and emits periodically."""
 
     def on_batch(self, max_timestamp_ms: int) -> None:
-        """Take the largest timestamp of a batch: the same as all its events one by one."""
+        """Process the largest timestamp of a batch, which is equivalent to all its events one by one."""
         ...
 
     def on_periodic_emit(self) -> int | None:
-        """Return the watermark, or None where it has not grown since the last answer."""
+        """Return the watermark, or None if it has not grown since the last call."""
         ...
 
 
@@ -101,7 +101,7 @@ class BoundedOutOfOrderness:
 
 
 class NoWatermarks:
-    """Event time stands still until the input ends."""
+    """Generator without watermarks: event time stands still until the input ends."""
 
     def on_batch(self, max_timestamp_ms: int) -> None:
         pass
@@ -113,9 +113,9 @@ class NoWatermarks:
 class IdlenessDetector:
     """Decides whether an input has been silent for too long.
 
-    A check that saw events since the last one starts over; the first silent check starts the wait; a later check
-    finds the input idle once more than `timeout_ms` have passed since then. The clock that `now_ms` is read from
-    should stand still while the task is back-pressured: an input that may not speak is not idle.
+    Events since the last check reset the detector; the first check without events starts the wait; a later check finds
+    the input idle once more than `timeout_ms` have passed since then. The clock for `now_ms` should stand still while
+    the task is back-pressured, because an input that is blocked is not idle.
     Source: Flink WatermarksWithIdleness.IdlenessTimer; FLINK-35886.
     """
 
@@ -125,11 +125,11 @@ class IdlenessDetector:
         self._silent_since_ms: int | None = None
 
     def on_activity(self) -> None:
-        """Take note that an event came."""
+        """Record that an event arrived."""
         self._is_active_since_check = True
 
     def check(self, now_ms: int) -> bool:
-        """Return whether the input is idle at `now_ms`, a reading that never goes back."""
+        """Return whether the input is idle at `now_ms`, which must never decrease."""
         if self._is_active_since_check:
             self._is_active_since_check = False
             self._silent_since_ms = None
@@ -141,16 +141,16 @@ class IdlenessDetector:
 
 
 class TimestampAssigner(ABC):
-    """Reads event time off a record."""
+    """Reads the event time of a record."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Return epoch ms; `record_timestamp` is the record's present one, or the smallest 64-bit number."""
+        """Return epoch ms; `record_timestamp` is the record's current one, or the smallest 64-bit number."""
 
 
 @dataclass(frozen=True)
 class WatermarkAlignmentParams:
-    """Sources of one group stay within `max_drift_ms` of the slowest of them; readers report every interval."""
+    """Sources of one group stay within `max_drift_ms` of the slowest; readers report at every interval."""
 
     group: str
     max_drift_ms: int
@@ -161,8 +161,8 @@ class WatermarkAlignmentParams:
 class WatermarkStrategy:
     """Strategy of assigning timestamps and watermarks. Immutable: the `with_` methods return a new strategy.
 
-    `bound_ms` is the out-of-orderness, None for no watermarks at all or for a user's own generator. Without a
-    timestamp assigner the timestamps of the source are used. `idle_timeout_ms` None takes the job's
+    `bound_ms` is the out-of-orderness, None for no watermarks at all or for a user's own generator. Without a timestamp
+    assigner the timestamps of the source are used. `idle_timeout_ms` None means the job's
     (`headrace.watermarks.idle-timeout`).
 
     Example:
@@ -178,27 +178,27 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> "WatermarkStrategy":
-        """Timestamps ascend: watermark = largest timestamp - 1."""
+        """Use ascending timestamps: watermark = largest timestamp - 1."""
         return WatermarkStrategy(0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> "WatermarkStrategy":
-        """Records are at most so late: watermark = largest timestamp - bound - 1. ValueError for a bound below 0."""
+        """Use a bound for late records: watermark = largest timestamp - bound - 1. ValueError for a bound below 0."""
         if max_out_of_orderness.to_millis() < 0:
-            raise ValueError(f"out-of-orderness must not be below 0, as {max_out_of_orderness} is")
+            raise ValueError(f"out-of-orderness must be at least 0, not {max_out_of_orderness}")
         return WatermarkStrategy(max_out_of_orderness.to_millis())
 
     @staticmethod
     def no_watermarks() -> "WatermarkStrategy":
-        """None at all."""
+        """Use no watermarks."""
         return WatermarkStrategy(None)
 
     @staticmethod
     def for_generator(generator_supplier: WatermarkGeneratorSupplier) -> "WatermarkStrategy":
-        """Take watermarks from generators that `generator_supplier` makes, such as the class of one.
+        """Use watermarks of generators that `generator_supplier` makes; it may be a generator's class.
 
-        A generator looks at every record, which costs a call each. TypeError for a generator itself: every subtask
-        and every split needs one of its own.
+        A generator is called for every record. TypeError for a generator itself, because every subtask and every split
+        needs one of its own.
 
         Example:
             >>> from headrace.functions.watermarks import WatermarkGenerator
@@ -213,12 +213,13 @@ class WatermarkStrategy:
         """
         if not callable(generator_supplier):
             raise TypeError(
-                f"for_generator takes what makes a WatermarkGenerator, such as its class, not {generator_supplier!r}"
+                f"for_generator needs a callable that makes a WatermarkGenerator, such as its class, not "
+                f"{generator_supplier!r}"
             )
         return WatermarkStrategy(None, generator_supplier=generator_supplier)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> "WatermarkStrategy":
-        """Take timestamps from the records. TypeError for a bare function: PyFlink takes none either."""
+        """Take timestamps from the records. TypeError for a bare function, as in PyFlink."""
         if not isinstance(timestamp_assigner, TimestampAssigner):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"'timestamp_assigner' is a {type(timestamp_assigner).__name__}, not a TimestampAssigner: "
@@ -227,14 +228,14 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> "WatermarkStrategy":
-        """Let an input that is silent for so long no longer hold the watermark back."""
+        """Let an input that is silent for this time no longer hold the watermark back."""
         idle_timeout_ms = idle_timeout.to_millis()
         if idle_timeout_ms <= 0:
             raise ValueError(f"the idle timeout must be above zero, not {idle_timeout}")
         return replace(self, idle_timeout_ms=idle_timeout_ms)
 
     def without_idleness(self) -> "WatermarkStrategy":
-        """Wait for silent inputs however long that takes, whatever the job's idle timeout is."""
+        """Wait for silent inputs without limit, whatever the job's idle timeout is."""
         return replace(self, idle_timeout_ms=NEVER_IDLE)
 
     def with_watermark_alignment(
@@ -243,9 +244,9 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> "WatermarkStrategy":
-        """Let sources of a group read at most so far ahead of the slowest one, and so the splits of one reader.
+        """Let sources of a group, and the splits of one reader, read at most this far ahead of the slowest one.
 
-        Only for strategies that are given to a source.
+        Only for strategies that are passed to a source.
         """
         interval_ms = 1000 if update_interval is None else update_interval.to_millis()
         drift_ms = max_allowed_watermark_drift.to_millis()
@@ -257,14 +258,14 @@ class WatermarkStrategy:
         return replace(self, alignment=alignment)
 
     def create_generator(self) -> TimestampGenerator:
-        """Return a fresh built-in generator: one per subtask, or per split."""
+        """Return a new built-in generator: one per subtask, or per split."""
         return NoWatermarks() if self.bound_ms is None else BoundedOutOfOrderness(self.bound_ms)
 
     def create_idleness_detector(self, default_timeout_ms: int = 0) -> IdlenessDetector | None:
-        """Return a fresh detector, or None where silence is no matter.
+        """Return a new detector, or None if idleness is not detected.
 
-        `default_timeout_ms` is the job's, 0 for none. A strategy without watermarks is idle only where it says so: who
-        never promises anything must not stop holding others back by being silent.
+        `default_timeout_ms` is the job's, 0 for none. A strategy without watermarks is idle only if it has its own
+        timeout: an input that never emits watermarks must not become idle only because it is silent.
         """
         timeout_ms = self.idle_timeout_ms
         if timeout_ms is None:
@@ -274,7 +275,7 @@ class WatermarkStrategy:
 
 
 class ColumnTimestampAssigner(TimestampAssigner):
-    """Reads event time off the column of that name: a timestamp, a date, or epoch milliseconds as an integer.
+    """Reads event time from the column of that name: a timestamp, a date, or epoch milliseconds as an integer.
 
     Example:
         >>> from headrace.functions.watermarks import WatermarkStrategy
@@ -287,23 +288,21 @@ class ColumnTimestampAssigner(TimestampAssigner):
         self.column = column
 
     def extract_timestamps(self, columns: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """Return epoch ms of each row, shape (num_rows,); RecordTypeError for a null or an unfit column."""
+        """Return epoch ms of each row, shape (num_rows,); RecordTypeError for a null or a column of another type."""
         array = columns.column(self.column)
         kinds, arrow_type = pa.types, array.type
         if array.null_count:
             row = int(pc.index(array.is_null(), True).as_py())
             shown = {key: value[0] for key, value in columns.slice(row, 1).to_pydict().items()}
             raise RecordTypeError(
-                shown, str(arrow_type), f"column '{self.column}' gives the event time and is null"
+                shown, str(arrow_type), f"column '{self.column}' is the event time, but is null"
             )
         if kinds.is_timestamp(arrow_type):
             array = array.cast(pa.timestamp("ms", arrow_type.tz), safe=False)
         elif kinds.is_date(arrow_type):
             array = array.cast(pa.timestamp("ms"))
         elif not kinds.is_integer(arrow_type):
-            reason = (
-                f"column '{self.column}' is no time: take a timestamp, a date or epoch milliseconds"
-            )
+            reason = f"column '{self.column}' is not a time: use a timestamp, a date or epoch milliseconds"
             raise RecordTypeError(array[0].as_py(), str(arrow_type), reason)
         return array.cast(pa.int64()).to_numpy()
 

@@ -21,22 +21,22 @@ _LONG: Final = struct.Struct(">q")
 
 
 class Window(ABC):
-    """A group of records; equal by value and hashable, because state is kept under it."""
+    """A group of records; equal by value and hashable, because it is a key of state."""
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """Last millisecond that belongs to it."""
+        """Return the last millisecond that belongs to the window."""
 
 
 W = TypeVar("W", bound=Window)
 
 
 class MergeCallback(ABC, Generic[W]):
-    """Told which windows become one."""
+    """Receives windows that are merged."""
 
     @abstractmethod
     def merge(self, to_be_merged: Iterable[W], merge_result: W) -> None:
-        """All of `to_be_merged` are `merge_result` from now on."""
+        """Replace all of `to_be_merged` by `merge_result`."""
 
 
 @total_ordering
@@ -60,19 +60,19 @@ class TimeWindow(Window):
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: "TimeWindow") -> "TimeWindow":
-        """Return the smallest window over both."""
+        """Return the smallest window that covers both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Return the start of the window of that size that holds `timestamp`; right for negative times too."""
+        """Return the start of the window of that size that holds `timestamp`, also for negative times."""
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
     def merge_windows(
         windows: Iterable["TimeWindow"], callback: "MergeCallback[TimeWindow]"
     ) -> None:
-        """Call back for every run of two or more windows that overlap or touch, with the window over all of it."""
+        """Call `callback` for every run of at least two windows that overlap or touch, with the window covering it."""
         run: list[TimeWindow] = []
         covering: TimeWindow | None = None
         for window in sorted(windows):
@@ -148,7 +148,7 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window of everything."""
+    """The one window that contains everything."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ _GLOBAL_WINDOW: Final = GlobalWindow()
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):
-    """Start and end, 8 bytes each, big-endian."""
+    """Stores start and end, 8 bytes each, big-endian."""
 
     def serialize(self, element: TimeWindow, stream: BytesIO) -> None:
         stream.write(_TWO_LONGS.pack(element.start, element.end))
@@ -186,7 +186,7 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 
 
 class CountWindowSerializer(TypeSerializer[CountWindow]):
-    """The id, 8 bytes, big-endian."""
+    """Stores the id, 8 bytes, big-endian."""
 
     def serialize(self, element: CountWindow, stream: BytesIO) -> None:
         stream.write(_LONG.pack(element.id))
@@ -196,7 +196,7 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 
 
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
-    """One zero byte."""
+    """Stores one zero byte."""
 
     def serialize(self, element: GlobalWindow, stream: BytesIO) -> None:
         stream.write(b"\x00")

@@ -1,6 +1,6 @@
-"""BlobServerGateway: big payloads of jobs, in chunks that are small enough to be messages. Not fenced.
+"""BlobServerGateway: large payloads of jobs, in chunks that are small enough for messages. Not fenced.
 
-A blob is named by its content and belongs to a job, so that repeating or resuming a call cannot change what is there.
+A blob is named by its content and belongs to a job, so that repeating or resuming a call cannot change a stored blob.
 """
 
 from typing import Protocol
@@ -13,10 +13,10 @@ class BlobServerGateway(Protocol):
     """The endpoint that keeps the blobs of all jobs, in the JobManager's process."""
 
     async def put_chunk(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> int:
-        """Take the bytes from `offset` on; answers how many bytes are there, which is where to go on.
+        """Store the bytes from `offset` on; return the number of stored bytes, which is the next offset.
 
-        A chunk elsewhere than at the end of what is there changes nothing. With the last byte the content is
-        compared with the key: BlobCorruptedError, and the upload begins anew. BlobStorageError where there is no room.
+        A chunk that does not begin at the end of the stored bytes changes nothing. With the last byte the content is
+        compared with the key: on BlobCorruptedError the upload begins anew. BlobStorageError if there is no space.
         """
         ...
 
@@ -29,12 +29,12 @@ class BlobServerGateway(Protocol):
     async def retain_job(
         self, job_id: JobId, keys: tuple[BlobKey, ...], stored_epoch: int = 0
     ) -> Acknowledge:
-        """A job begins: its blobs stay until `release_job`. BlobNotFoundError where one was not uploaded.
+        """Keep a beginning job's blobs until `release_job`. BlobNotFoundError if one was not uploaded.
 
-        `stored_epoch`: of the leader that has stored the job, or is about to.
+        `stored_epoch`: epoch of the leader that has stored the job, or is about to.
         """
         ...
 
     async def release_job(self, job_id: JobId) -> Acknowledge:
-        """The job is over: its blobs are deleted. Idempotent."""
+        """Delete the blobs of a job that has ended. Idempotent."""
         ...

@@ -13,11 +13,11 @@ from headrace.core.barriers import SnapshotKind
 from headrace.core.ids import JobVertexId
 
 NO_PERIODIC_CHECKPOINTS_MS: Final = 2**63 - 1
-"""Interval of a job without periodic checkpoints, as Flink has it."""
+"""Interval of a job without periodic checkpoints, as in Flink."""
 
 
 class CheckpointCounts(msgspec.Struct, frozen=True):
-    """Since the JobMaster started; savepoints included."""
+    """Numbers of checkpoints since the JobMaster started, including savepoints."""
 
     triggered: int = 0
     in_progress: int = 0
@@ -27,9 +27,9 @@ class CheckpointCounts(msgspec.Struct, frozen=True):
 
 
 class StatisticsSummary(msgspec.Struct, frozen=True):
-    """Values of one measure over completed checkpoints. Quantiles are of the newest ones, and NaN where there are none.
+    """Values of one measure over completed checkpoints. Quantiles use the newest ones, and are NaN if there are none.
 
-    `minimum`, `maximum` and `average` are 0 where there are none.
+    `minimum`, `maximum` and `average` are 0 if there are none.
     """
 
     minimum: int = 0
@@ -43,7 +43,7 @@ class StatisticsSummary(msgspec.Struct, frozen=True):
 
 
 class CheckpointSummary(msgspec.Struct, frozen=True):
-    """Summaries over all checkpoints and savepoints that were completed: bytes, and milliseconds."""
+    """Summaries over all completed checkpoints and savepoints: bytes, and milliseconds."""
 
     checkpointed_size: StatisticsSummary = StatisticsSummary()
     state_size: StatisticsSummary = StatisticsSummary()
@@ -62,12 +62,12 @@ class CheckpointStatus(enum.StrEnum):
 
 
 class SubtaskCheckpoint(msgspec.Struct, frozen=True, gc=False):
-    """One subtask's part in a checkpoint, which it has acknowledged. Times as of the JobMaster's clock.
+    """One subtask's acknowledged part in a checkpoint. Times are by the JobMaster's clock.
 
-    `checkpointed_size_bytes`: what it wrote; `state_size_bytes`: all its state, files of older checkpoints included.
-    `processed_bytes` and `persisted_bytes`: input during the alignment that was processed, and that was stored.
-    `alignment_buffered_bytes` is 0, as in Flink: nothing is stored outside of channels. `is_aborted`: it did not take
-    its part, and sizes and durations of phases are 0.
+    `checkpointed_size_bytes`: the bytes that it wrote; `state_size_bytes`: all its state, including files of older
+    checkpoints. `processed_bytes` and `persisted_bytes`: input during the alignment that was processed or stored.
+    `alignment_buffered_bytes` is 0, as in Flink, because nothing is stored outside channels. `is_aborted`: it did not
+    take its part, so sizes and durations of phases are 0.
     """
 
     subtask_index: int
@@ -89,7 +89,7 @@ class SubtaskCheckpoint(msgspec.Struct, frozen=True, gc=False):
 class TaskCheckpoint(msgspec.Struct, frozen=True, gc=False):
     """Sums over those subtasks of a vertex that have acknowledged a checkpoint.
 
-    `latest_ack_timestamp_ms` and `end_to_end_duration_ms` are -1 before the first one has.
+    `latest_ack_timestamp_ms` and `end_to_end_duration_ms` are -1 before the first acknowledgement.
     """
 
     vertex_id: JobVertexId
@@ -109,9 +109,9 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     """A checkpoint or savepoint in the history.
 
     `savepoint_format`: CANONICAL or NATIVE, empty for checkpoints. `end_to_end_duration_ms`: from the trigger to the
-    publication or the failure, -1 before. `external_path`: the folder of a completed one, without passwords, empty
-    where it lies in the driver's memory. `is_discarded`: newer ones have replaced it. `failure_timestamp_ms` is -1
-    unless it failed.
+    publication or the failure, -1 before. `external_path`: the folder of a completed one, without passwords, empty if
+    it is in the driver's memory. `is_discarded`: newer ones have replaced it. `failure_timestamp_ms` is -1 unless it
+    failed.
     """
 
     checkpoint_id: int
@@ -136,7 +136,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 
 
 class TaskCheckpointDetails(msgspec.Struct, frozen=True):
-    """A vertex in a checkpoint: its sums, and those of its subtasks that have answered, by their index."""
+    """A vertex in a checkpoint: its sums, and those of its subtasks that have answered, by index."""
 
     task: TaskCheckpoint
     subtasks: tuple[SubtaskCheckpoint, ...]
@@ -159,9 +159,9 @@ class RestoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class CheckpointStatistics(msgspec.Struct, frozen=True):
-    """The history of a job's checkpoints with sums over it, as dashboards show it.
+    """The history of a job's checkpoints, with summaries, as dashboards show it.
 
-    `history`: newest first. `is_enabled`: whether checkpoints are taken periodically.
+    `history`: newest first. `is_enabled`: True if checkpoints are taken periodically.
     """
 
     is_enabled: bool = False
@@ -175,7 +175,7 @@ class CheckpointStatistics(msgspec.Struct, frozen=True):
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True):
-    """A checkpoint or savepoint that is complete. `duration_ms`: from its trigger to its publication.
+    """A complete checkpoint or savepoint. `duration_ms`: from its trigger to its publication.
 
     `size_bytes`: all its state, files of older checkpoints included; `written_bytes`: what was written for it.
     `uri` is empty where it lies in the driver's memory. `slowest`: each duration as long as in the subtask where it
@@ -206,7 +206,7 @@ class FailedCheckpointInfo(msgspec.Struct, frozen=True):
 
 
 class CheckpointOverview(msgspec.Struct, frozen=True):
-    """The newest checkpoints of a job as they stand, as JobDetails and metrics tell of them; no history.
+    """The newest checkpoints of a job at the moment, for JobDetails and metrics; without history.
 
     `uncommitted_ids`: those whose output is not all visible, and `blocking_sinks` why. `paused_because` says why none
     is begun although one is due. `restored_timestamp_ms`: when the job, or a part of it, last began with one; -1 if
@@ -225,10 +225,10 @@ class CheckpointOverview(msgspec.Struct, frozen=True):
 
 
 class CheckpointConfiguration(msgspec.Struct, frozen=True):
-    """Settings by which a job takes checkpoints. Names of classes are Flink's.
+    """Settings of a job's checkpoints. Names of classes are Flink's.
 
-    `interval_ms` is NO_PERIODIC_CHECKPOINTS_MS unless `is_enabled`. State is never logged as it changes, so that the
-    fields of the changelog have Flink's defaults.
+    `interval_ms` is NO_PERIODIC_CHECKPOINTS_MS unless `is_enabled`. The changelog is not supported, so its fields have
+    Flink's defaults.
     """
 
     is_enabled: bool

@@ -1,4 +1,4 @@
-"""DispatcherGateway: the front door of the cluster. Fenced by DispatcherId."""
+"""DispatcherGateway: the entry point of the cluster. Fenced by DispatcherId."""
 
 from typing import Protocol
 
@@ -29,7 +29,7 @@ class JobOverview(msgspec.Struct, frozen=True):
     """One job in a list. `end_ms` is -1 while it has not ended; `tasks` counts its subtasks by state.
 
     `last_modification_ms`: when the job ended, or else one of its subtasks last changed its state. `max_parallelism`:
-    the job's setting, -1 where it has none.
+    the job's setting, -1 if it is not set.
     """
 
     job_id: JobId
@@ -44,7 +44,7 @@ class JobOverview(msgspec.Struct, frozen=True):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """Result of a job that has ended. `accumulators`: the sums of counters that its functions made."""
+    """Result of a job that has ended. `accumulators`: the sums of its functions' counters."""
 
     job_id: JobId
     name: str
@@ -55,12 +55,12 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 class DispatcherGateway(Protocol):
-    """The endpoint that takes jobs and starts their JobMasters."""
+    """The endpoint that accepts jobs and starts their JobMasters."""
 
     async def submit_job(self, graph: JobGraph) -> Acknowledge:
-        """Take a job. Acknowledged means taken, not running. A known id is DuplicateJobSubmissionError.
+        """Accept a job, which is then not running yet. DuplicateJobSubmissionError for a known id.
 
-        Blobs that the graph names must be on the blob server before: BlobNotFoundError.
+        Blobs that the graph names must be on the blob server before, else BlobNotFoundError.
         """
         ...
 
@@ -69,17 +69,17 @@ class DispatcherGateway(Protocol):
         ...
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
-        """Cancel a job; one that was cancelled before is acknowledged. `is_forced`: see JobMasterGateway.cancel."""
+        """Cancel a job; repeated requests are acknowledged. `is_forced`: see JobMasterGateway.cancel."""
         ...
 
     async def report_client_heartbeat(
         self, job_id: JobId, expired_timestamp_ms: int
     ) -> Acknowledge:
-        """Say that the client of a job that ends with it lives, and until when that counts (epoch). UnknownJobError."""
+        """Report that the client of a job that ends with it lives, valid until a time (epoch ms). UnknownJobError."""
         ...
 
     async def trigger_checkpoint(self, job_id: JobId, is_full: bool = False) -> int:
-        """Take a checkpoint now and answer with its id, see JobMasterGateway. Callers pass a long timeout."""
+        """Take a checkpoint now and return its id, see JobMasterGateway. Callers pass a long timeout."""
         ...
 
     async def trigger_savepoint(
@@ -88,7 +88,7 @@ class DispatcherGateway(Protocol):
         target_directory: str,
         format_type: SavepointFormatType,
     ) -> str:
-        """Take a savepoint and answer with its URI, see JobMasterGateway. Callers pass a long timeout."""
+        """Take a savepoint and return its URI, see JobMasterGateway. Callers pass a long timeout."""
         ...
 
     async def stop_with_savepoint(
@@ -106,26 +106,26 @@ class DispatcherGateway(Protocol):
         ...
 
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
-        """Answer with the job's status when it has ended, at the latest after `wait_max_ms`."""
+        """Return the job's status when it has ended, at the latest after `wait_max_ms`."""
         ...
 
     async def request_job_details(self, job_id: JobId, metrics_age_max_ms: int = 0) -> JobDetails:
-        """Return the job with its vertices, and metrics that are at most so old, see JobMasterGateway.
+        """Return the job with its vertices, and metrics of at most this age, see JobMasterGateway.
 
-        Whoever asks often lets them be some seconds old: all TaskManagers are asked no more often than that.
+        Frequent callers should accept metrics of some seconds' age, which limits the requests to all TaskManagers.
         """
         ...
 
     async def request_job_plan(self, job_id: JobId) -> JobPlan:
-        """Return the job's vertices and what joins them."""
+        """Return the job's vertices and the edges between them."""
         ...
 
     async def request_job_configuration(self, job_id: JobId) -> JobConfiguration:
-        """Return the job's settings over the cluster's."""
+        """Return the job's settings on top of the cluster's."""
         ...
 
     async def request_accumulators(self, job_id: JobId) -> dict[str, float]:
-        """Return the accumulators of JobResult as they stand."""
+        """Return the current values of the accumulators of JobResult."""
         ...
 
     async def request_checkpoint_statistics(self, job_id: JobId) -> CheckpointStatistics:
@@ -135,11 +135,11 @@ class DispatcherGateway(Protocol):
     async def request_checkpoint_details(
         self, job_id: JobId, checkpoint_id: int
     ) -> CheckpointDetails | None:
-        """Return a checkpoint with its subtasks; None where it is not among those that are remembered."""
+        """Return a checkpoint with its subtasks; None if it is not among the remembered ones."""
         ...
 
     async def request_checkpoint_configuration(self, job_id: JobId) -> CheckpointConfiguration:
-        """Return how the job takes checkpoints."""
+        """Return the job's settings for checkpoints."""
         ...
 
     async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
@@ -162,13 +162,13 @@ class DispatcherGateway(Protocol):
         ...
 
     async def request_job_result(self, job_id: JobId) -> JobResult:
-        """Answer when the job has ended. Callers pass a long timeout."""
+        """Return the result when the job has ended. Callers pass a long timeout."""
         ...
 
     async def fetch_collected_results(
         self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Forward to the job's JobMaster, or answer from the records of an ended job."""
+        """Return collected records from the job's JobMaster, or those of an ended job."""
         ...
 
     async def shut_down_cluster(self) -> Acknowledge:

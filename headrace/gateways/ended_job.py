@@ -1,4 +1,4 @@
-"""EndedJob: all that can be told of a job that has ended, as its JobMaster would have told it last.
+"""EndedJob: the facts about a job that has ended, as its JobMaster would have answered last.
 
 Source: Flink ExecutionGraphInfo.
 """
@@ -18,7 +18,7 @@ from headrace.graph.job_plan import JobPlan
 
 
 class EndedJob(msgspec.Struct, frozen=True):
-    """Answers of one job. `checkpoints`: those that its JobMaster remembered, with their subtasks."""
+    """Answers about one job. `checkpoints`: those that its JobMaster remembered, with their subtasks."""
 
     details: JobDetails
     result: JobResult
@@ -30,7 +30,7 @@ class EndedJob(msgspec.Struct, frozen=True):
     checkpoints: tuple[CheckpointDetails, ...] = ()
 
     def checkpoint(self, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        """Return a checkpoint with its subtasks; None if it is not remembered."""
         found = (
             each for each in self.checkpoints if each.checkpoint.checkpoint_id == checkpoint_id
         )
@@ -38,4 +38,4 @@ class EndedJob(msgspec.Struct, frozen=True):
 
 
 OnJobEnded = Callable[[EndedJob], None]
-"""Called on the control thread when a job has ended; returns at once."""
+"""Function called on the control thread when a job has ended; it returns at once."""

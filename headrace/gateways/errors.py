@@ -1,30 +1,30 @@
-"""Errors that endpoints answer with, known to both sides so that they arrive with their class.
+"""Errors with which endpoints answer, known to both sides so that they arrive with their class.
 
 HeadraceError
 +- DuplicateJobSubmissionError    the Dispatcher has a job of this id
-+- ClusterShutDownError           it takes none any more
++- ClusterShutDownError           the cluster accepts no more jobs
 +- NotLeadingError                this process does not lead its cluster now
-+- UnknownJobError                the Dispatcher has none
-+- JobAlreadyEndedError           it has ended otherwise and cannot be cancelled
-+- NothingCollectedError          the operator is no collect sink of the job
-+- UnknownOperatorError           the job has none of this uid, id or name, or several
-+- TaskSubmissionError            a TaskManager does not take a task
-+- TaskBuildError                 it took the task and could not build it
-+- SlotOccupiedError              a TaskManager does not give a slot
-+- StaleLeaderError               a TaskManager is asked by somebody who does not lead any more
-+- UnknownAttemptError            the JobMaster knows no such attempt (any more)
-+- UnknownTaskManagerError        the ResourceManager knows no such TaskManager (any more)
-+- StackSamplerBusyError          a TaskManager samples as many vertices as it may already
-+- CoordinatorBusyError           an operator's coordinator is full for the moment
-+- CheckpointFailedError          a checkpoint or savepoint that was asked for has failed
-+- BlobError                      a big payload did not get to where it must be
-|  +- BlobNotFoundError           the blob server does not have it (any more)
-|  +- BlobCorruptedError          its content is not what its key says
-|  +- BlobStorageError            its file cannot be written or read: most often a full disk
-|  +- UnfitArchiveError           an archive that came with a job cannot be unpacked, here or anywhere
-|  +- BlobTransferError           it could not be uploaded or fetched, after all retries
-+- checkpoint.errors: StateReadError  there with what tasks raise of it
-   +- StateReadTimeoutError       the subtask has not come to it in time
++- UnknownJobError                the Dispatcher has no job of this id
++- JobAlreadyEndedError           the job has ended in another way and cannot be cancelled
++- NothingCollectedError          the operator is not a collect sink of the job
++- UnknownOperatorError           the job has no operator of this uid, id or name, or several
++- TaskSubmissionError            a TaskManager refuses a task
++- TaskBuildError                 a TaskManager accepted a task but could not build it
++- SlotOccupiedError              a TaskManager cannot provide the slot
++- StaleLeaderError               a request came from a leader that the TaskManager does not follow
++- UnknownAttemptError            the JobMaster does not know the attempt, or not any more
++- UnknownTaskManagerError        the ResourceManager does not know the TaskManager, or not any more
++- StackSamplerBusyError          a TaskManager already samples the maximum number of vertices
++- CoordinatorBusyError           an operator's coordinator cannot accept an event now
++- CheckpointFailedError          a requested checkpoint or savepoint has failed
++- BlobError                      a large payload could not be transferred or stored
+|  +- BlobNotFoundError           the blob server does not have the blob, or not any more
+|  +- BlobCorruptedError          the content does not match the hash in the key
+|  +- BlobStorageError            a file of a blob cannot be written or read, mostly because of a full disk
+|  +- UnfitArchiveError           an archive of a job cannot be unpacked on any host
+|  +- BlobTransferError           a blob could not be uploaded or fetched after all retries
++- checkpoint.errors: StateReadError  base class, with the errors that tasks raise
+   +- StateReadTimeoutError       the subtask has not answered in time
 """
 
 from headrace.checkpoint.errors import StateReadError
@@ -32,7 +32,7 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 
 
 class DuplicateJobSubmissionError(HeadraceError):
-    """A job of this id runs, or has run, on the cluster."""
+    """Raised if a job of this id runs, or has run, on the cluster."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -43,26 +43,28 @@ class DuplicateJobSubmissionError(HeadraceError):
 
 
 class ClusterShutDownError(HeadraceError):
-    """A client has ended the cluster: it takes no job any more."""
+    """Raised if a client has ended the cluster, which accepts no more jobs."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self) -> None:
-        super().__init__("a client has ended this cluster: start the program again for another one")
+        super().__init__(
+            "a client has ended this cluster: start the program again to get a new one"
+        )
 
 
 class NotLeadingError(HeadraceError):
-    """This process does not lead its cluster at the moment: ask who does, or this one a little later."""
+    """Raised if this process does not lead its cluster now: ask the leader, or try again a little later."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"this process answers for no jobs now: {reason}")
+        super().__init__(f"this process does not lead the cluster now: {reason}")
         self.reason = reason
 
 
 class UnknownJobError(HeadraceError):
-    """The cluster knows no job of this id: it never ran here, or was forgotten since."""
+    """Raised if the cluster knows no job of this id: it never ran there, or was forgotten."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -72,25 +74,25 @@ class UnknownJobError(HeadraceError):
 
 
 class TaskSubmissionError(HeadraceError):
-    """A TaskManager does not take a task: its slot is gone, or the sender does not lead the job."""
+    """Raised if a TaskManager refuses a task: its slot is gone, or the sender does not lead the job."""
 
     is_consequence = True
 
 
 class TaskBuildError(HeadraceError):
-    """A TaskManager took a task and could not build it from its description."""
+    """Raised if a TaskManager accepted a task but could not build it from its description."""
 
 
 class SlotOccupiedError(HeadraceError):
-    """The slot belongs to another allocation, or does not exist: the ResourceManager must look again."""
+    """Raised if the slot belongs to another allocation, or does not exist: the ResourceManager must check again."""
 
 
 class StaleLeaderError(HeadraceError):
-    """The request came from a leader that this TaskManager does not follow."""
+    """Raised if a request came from a leader that this TaskManager does not follow."""
 
 
 class UnknownAttemptError(HeadraceError):
-    """The JobMaster knows no such attempt, or it has ended there: the task must stop."""
+    """Raised if the JobMaster knows no such attempt, or it has ended there: the task must stop."""
 
     recoverable, is_consequence = False, True
 
@@ -100,7 +102,7 @@ class UnknownAttemptError(HeadraceError):
 
 
 class UnknownTaskManagerError(HeadraceError):
-    """No TaskManager of this id is registered, nor remembered where those that ended would do."""
+    """Raised if no TaskManager of this id is registered or, for requests about ended ones, remembered."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -110,22 +112,23 @@ class UnknownTaskManagerError(HeadraceError):
 
 
 class StackSamplerBusyError(HeadraceError):
-    """A TaskManager samples the stacks of several vertices already: ask again when they are done."""
+    """Raised if a TaskManager already samples several vertices: try again when it has finished."""
 
     def __init__(self, resource_id: str, sampling_count: int) -> None:
         super().__init__(
-            f"TaskManager {resource_id} takes stack samples for {sampling_count} others already: ask again later"
+            f"TaskManager {resource_id} already takes stack samples for {sampling_count} other requests: try again "
+            "later"
         )
         self.resource_id = resource_id
         self.sampling_count = sampling_count
 
 
 class CoordinatorBusyError(HeadraceError):
-    """The coordinator cannot take an event now: send the same one again a little later."""
+    """Raised if the coordinator cannot accept an event now: send the same one again a little later."""
 
 
 class JobAlreadyEndedError(HeadraceError):
-    """A job that has ended otherwise cannot be cancelled. `reason`: the cause of its end, one line."""
+    """Raised if a job that has ended in another way is to be cancelled. `reason`: the cause of its end, one line."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -137,7 +140,7 @@ class JobAlreadyEndedError(HeadraceError):
 
 
 class NothingCollectedError(HeadraceError):
-    """The operator is no collect sink of the job, or its rows were forgotten since."""
+    """Raised if the operator is not a collect sink of the job, or its rows were forgotten."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -148,20 +151,23 @@ class NothingCollectedError(HeadraceError):
 
 
 class UnknownOperatorError(HeadraceError):
-    """A job has no operator of this uid, id or name, or several of this name. `known`: the operators of the job."""
+    """Raised if a job has no operator of this uid, id or name, or several of this name.
+
+    `known`: the operators of the job.
+    """
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, operator: str, known: str, said: str = "no operator") -> None:
-        super().__init__(f"the job has {said} '{operator}': there are {known or 'none'}")
+        super().__init__(f"the job has {said} '{operator}': its operators are {known or 'none'}")
         self.operator = operator
         self.known = known
 
 
 class CheckpointFailedError(HeadraceError):
-    """A checkpoint or savepoint failed, for the reason that the text gives.
+    """Raised if a checkpoint or savepoint failed, for the reason in the text.
 
-    `repeats`: the reason is on a disk or in the program, so that a restart would not mend it.
+    `repeats`: the reason is on a disk or in the program, so a restart would not help.
     """
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
@@ -172,13 +178,13 @@ class CheckpointFailedError(HeadraceError):
 
 
 class BlobError(HeadraceError):
-    """A big payload did not get to where it must be."""
+    """Raised if a large payload could not be transferred or stored."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
 
 class BlobNotFoundError(BlobError):
-    """The blob server has no such blob: the job is over there, or it was never uploaded."""
+    """Raised if the blob server has no such blob: the job has ended there, or the blob was never uploaded."""
 
     def __init__(self, job_id: str, key: str, reason: str) -> None:
         super().__init__(f"there is no blob {key} of job {job_id}: {reason}")
@@ -187,7 +193,7 @@ class BlobNotFoundError(BlobError):
 
 
 class BlobCorruptedError(BlobError):
-    """The content of a blob does not match its hash: the transfer has to be repeated."""
+    """Raised if the content of a blob does not match its hash: the transfer must be repeated."""
 
     def __init__(self, job_id: str, key: str) -> None:
         super().__init__(f"the content of blob {key} of job {job_id} does not match its hash")
@@ -196,30 +202,32 @@ class BlobCorruptedError(BlobError):
 
 
 class BlobStorageError(BlobError):
-    """A file of a blob cannot be written or read; the text says where and why."""
+    """Raised if a file of a blob cannot be written or read; the text has the place and the reason."""
 
 
 class UnfitArchiveError(BlobError):
-    """An archive that came with a job cannot be unpacked on any host: the job has to come with another one."""
+    """Raised if an archive of a job cannot be unpacked on any host: the job needs another archive."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, archive: str, reason: str, next_step: str) -> None:
-        super().__init__(f"'{archive}' of the job is not unpacked: {reason}; {next_step}")
+        super().__init__(
+            f"the archive '{archive}' of the job cannot be unpacked: {reason}; {next_step}"
+        )
         self.archive = archive
 
 
 class BlobTransferError(BlobError):
-    """A blob could not be transferred, whatever was tried."""
+    """Raised if a blob could not be transferred after all retries."""
 
 
 class StateReadTimeoutError(StateReadError):
-    """The subtask has not come to it in time: a single batch, or user code, keeps it busy."""
+    """Raised if the subtask has not answered in time, because a batch or user code keeps it busy."""
 
     def __init__(self, subtask: str, waited_ms: int) -> None:
         super().__init__(
-            f"{subtask} has not answered within {waited_ms} ms, as it reads its state between two batches only: ask "
-            "again with more time, or look at what its user code waits for"
+            f"{subtask} has not answered within {waited_ms} ms, because it reads its state only between two batches: "
+            "try again with a longer time limit, or check what its user code waits for"
         )
         self.subtask = subtask
         self.waited_ms = waited_ms

@@ -1,6 +1,7 @@
 """JobMasterGateway: calls to the leader of one job, and their messages. Fenced by JobMasterId.
 
-Some messages show people and clients a job's tasks and failures; `checkpoint_statistics` has those of checkpoints.
+Some messages show a job's tasks and failures to people and clients; `checkpoint_statistics` has those about
+checkpoints.
 
 Source: Flink JobMasterGateway, JobExceptionsInfoWithHistory.
 """
@@ -52,7 +53,7 @@ from headrace.metrics.metric_name import MetricName
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):
-    """A failure. `task`, `resource_id` and `endpoint` (`host:port`) are empty where the job failed as a whole."""
+    """A failure. `task`, `resource_id` and `endpoint` (`host:port`) are empty if the job failed as a whole."""
 
     error: ErrorInfo
     timestamp_ms: int
@@ -62,7 +63,7 @@ class ExceptionInfo(msgspec.Struct, frozen=True):
 
 
 class RootExceptionInfo(msgspec.Struct, frozen=True):
-    """A failure that made something restart, or ended the job, and those that came with it."""
+    """A failure that caused a restart or ended the job, and the failures that came with it."""
 
     root: ExceptionInfo
     concurrent: tuple[ExceptionInfo, ...] = ()
@@ -73,9 +74,9 @@ _SHOWN_CHARACTERS: Final = 80
 
 
 class TaskManagerRegistration(msgspec.Struct, frozen=True):
-    """A TaskManager introduces itself to a JobMaster.
+    """Registration of a TaskManager at a JobMaster.
 
-    `local_state`: attempts of the job's subtasks, the newest of each whose state it has copies of on its disk.
+    `local_state`: the newest attempt of each of the job's subtasks with copies of its state on this TaskManager's disk.
     """
 
     address: str
@@ -84,7 +85,7 @@ class TaskManagerRegistration(msgspec.Struct, frozen=True):
 
 
 class TaskManagerRegistered(msgspec.Struct, frozen=True, tag="registered"):
-    """The JobMaster accepted. The blobs that descriptors of this job name are fetched from `blob_server_address`."""
+    """The JobMaster accepted. Blobs that this job's descriptors name are fetched from `blob_server_address`."""
 
     job_master_resource_id: ResourceId
     blob_server_address: str
@@ -94,7 +95,7 @@ TaskManagerRegistrationResponse = TaskManagerRegistered | RegistrationRefused | 
 
 
 class AttemptDetails(msgspec.Struct, frozen=True):
-    """An earlier attempt of a subtask, which has ended; fields as those of SubtaskDetails.
+    """An earlier, ended attempt of a subtask; fields as in SubtaskDetails.
 
     `metrics`: only records, bytes, and the times since its start for which it was busy, idle and back-pressured.
     """
@@ -112,8 +113,9 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     """One subtask's current attempt, and those before it, newest last.
 
     `endpoint`: `host:port` of its TaskManager, empty before it has a slot. `timestamps_ms` maps each state that was
-    reached to its wall-clock time. `counters`: the names of those metrics that functions of the user's count.
-    `allocation_id`: of its slot, which it may share with other subtasks; None before it has one, and in BATCH mode.
+    reached to its wall-clock time. `counters`: the names of the metrics that are counters of user functions.
+    `allocation_id`: that of its slot, which it may share with other subtasks; None before it has one, and in BATCH
+    mode.
     """
 
     subtask_index: int
@@ -139,7 +141,7 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
 class VertexDetails(msgspec.Struct, frozen=True, dict=True):
     """One vertex and its subtasks.
 
-    `coordinator_metrics`: of its operators' coordinators, as `<operator>.coordinator.<metric>`.
+    `coordinator_metrics`: metrics of its operators' coordinators, as `<operator>.coordinator.<metric>`.
     """
 
     vertex_id: JobVertexId
@@ -154,12 +156,12 @@ class VertexDetails(msgspec.Struct, frozen=True, dict=True):
     def metrics(self) -> dict[str, float]:
         """Metrics of the subtasks combined: counts are summed, shares of time averaged, watermarks their minimum.
 
-        Computed by whoever looks first: the control thread describes thousands of subtasks, and few of them are read.
+        Computed on first use, because the control thread describes thousands of subtasks, of which few are read.
         """
         return combine_metrics(subtask.metrics for subtask in self.subtasks)
 
     def metric(self, name: MetricName) -> float | None:
-        """Return one of `metrics` without computing the others; None where no subtask has it."""
+        """Return one of `metrics` without computing the others; None if no subtask has it."""
         return combined_value(name.name, (subtask.metrics for subtask in self.subtasks))
 
     def __repr__(self) -> str:
@@ -169,14 +171,14 @@ class VertexDetails(msgspec.Struct, frozen=True, dict=True):
 
 
 class JobNotice(msgspec.Struct, frozen=True):
-    """A line that the user of a job was told as it happened. `timestamp_ms`: wall clock."""
+    """A line that the user of a job was shown when it happened. `timestamp_ms`: wall clock."""
 
     timestamp_ms: int
     text: str
 
 
 class DeploymentPhase(enum.Enum):
-    """Phases of a deployment, of all subtasks of a job together. Source: Flink DeploymentStateTimeMetrics."""
+    """Phases of a deployment of all subtasks of a job together. Source: Flink DeploymentStateTimeMetrics."""
 
     NONE = "NONE"
     DEPLOYING = "DEPLOYING"
@@ -187,8 +189,9 @@ class DeploymentPhase(enum.Enum):
 class JobDetails(msgspec.Struct, frozen=True):
     """A job as people see it. `status_timestamps_ms` maps each status that was reached to its time.
 
-    `exceptions` and `notices`: the newest ones, oldest first; `exceptions_truncated`: there were older exceptions.
-    `max_parallelism`: the job's setting, -1 where it has none. `deployment_phase` began at `deployment_since_ms`.
+    `exceptions` and `notices`: the newest ones, oldest first; `exceptions_truncated`: True if there were older
+    exceptions. `max_parallelism`: the job's setting, -1 if it is not set. `deployment_phase` began at
+    `deployment_since_ms`.
     """
 
     job_id: JobId
@@ -209,7 +212,7 @@ class JobDetails(msgspec.Struct, frozen=True):
     deployment_since_ms: int = 0
 
     def __repr__(self) -> str:
-        """A line for notebooks, which show the last value of a cell: every figure is in the fields."""
+        """Return one line for notebooks, which show the last value of a cell; all facts are in the fields."""
         shown = [repr(vertex) for vertex in self.vertices[:_SHOWN_VERTICES]]
         if len(self.vertices) > len(shown):
             shown.append(f"and {len(self.vertices) - len(shown)} more")
@@ -220,10 +223,10 @@ class JobDetails(msgspec.Struct, frozen=True):
 
 
 class JobConfiguration(msgspec.Struct, frozen=True):
-    """A job's settings over the cluster's, as people may see them: values that are secret are masked.
+    """A job's settings on top of the cluster's, with secret values masked.
 
-    `restart_strategy`: a sentence, Flink's. `parallelism`: the job's default, or its vertices' greatest where it has
-    none. `user_parameters`: its global job parameters.
+    `restart_strategy`: Flink's description. `parallelism`: the job's default, or the largest of its vertices without
+    one. `user_parameters`: its global job parameters.
     """
 
     settings: dict[str, str]
@@ -234,7 +237,7 @@ class JobConfiguration(msgspec.Struct, frozen=True):
 
 
 def _begin_of(text: str) -> str:
-    """The first line, cut where it is long."""
+    """Return the first line of a text, cut if it is long."""
     line = text.partition("\n")[0]
     return line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + "…"
 
@@ -242,7 +245,7 @@ def _begin_of(text: str) -> str:
 class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):
     """A piece of a batch that one attempt of a subtask collected; the batch's pieces follow each other, up to the last.
 
-    Together they are an Arrow IPC stream. A batch whose last piece never comes belongs to an attempt that failed.
+    Together they form an Arrow IPC stream. A batch whose last piece never comes belongs to a failed attempt.
     """
 
     subtask_index: int
@@ -252,9 +255,10 @@ class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CollectedResults(msgspec.Struct, frozen=True):
-    """Records of a collect sink from piece `offset` on. `is_finished`: nothing follows `pieces`.
+    """Records of a collect sink from piece `offset` on. `is_finished`: no piece follows `pieces`.
 
-    `coordinator_id` says whose offsets these are: that of the job's next JobMaster counts its pieces anew.
+    `coordinator_id` names the coordinator that counts the offsets: that of the job's next JobMaster counts its pieces
+    anew.
     """
 
     offset: int
@@ -269,19 +273,19 @@ class JobGateway(Protocol):
     async def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Return collected records from `offset` on; those before it are forgotten."""
+        """Return collected records from `offset` on; earlier ones are forgotten."""
         ...
 
     async def request_job_details(self, metrics_age_max_ms: int = 0) -> JobDetails:
-        """Return the job's state with task metrics that are at most so old, or `metrics.fetcher.update-interval`."""
+        """Return the job's state, with task metrics of at most this age, or `metrics.fetcher.update-interval`."""
         ...
 
     async def request_job_plan(self) -> JobPlan:
-        """Return the job's vertices and what joins them."""
+        """Return the job's vertices and the edges between them."""
         ...
 
     async def request_job_configuration(self) -> JobConfiguration:
-        """Return the job's settings over the cluster's."""
+        """Return the job's settings on top of the cluster's."""
         ...
 
     async def request_accumulators(self) -> dict[str, float]:
@@ -293,19 +297,19 @@ class JobGateway(Protocol):
         ...
 
     async def request_checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return a checkpoint with its subtasks; None where it is not among those that are remembered."""
+        """Return a checkpoint with its subtasks; None if it is not among the remembered ones."""
         ...
 
     async def request_checkpoint_configuration(self) -> CheckpointConfiguration:
-        """Return how the job takes checkpoints."""
+        """Return the job's settings for checkpoints."""
         ...
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
-        """Return the job's operators, whose state may be asked for."""
+        """Return the job's operators, whose state may be read."""
         ...
 
     async def request_operator(self, named: str) -> OperatorDescription:
-        """Return the one operator of a uid, else of an id, else of a name. UnknownOperatorError."""
+        """Return the operator of a uid, else of an id, else of a name. UnknownOperatorError."""
         ...
 
     async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
@@ -313,16 +317,16 @@ class JobGateway(Protocol):
         ...
 
     async def read_state(self, request: StateReadRequest) -> SubtaskState:
-        """Read an operator's state in one subtask, which must run. Callers wait longer than the request may take.
+        """Read an operator's state in one running subtask. Callers wait longer than the request may take.
 
-        UnknownOperatorError, StateReadError.
+        Raises UnknownOperatorError or StateReadError.
         """
         ...
 
     async def trigger_checkpoint(self, is_full: bool = False) -> int:
-        """Take a checkpoint now, besides the periodic ones; answer with its id once it is complete.
+        """Take a checkpoint now, in addition to the periodic ones; return its id once it is complete.
 
-        CheckpointFailedError says why it failed.
+        Raises CheckpointFailedError with the reason.
         """
         ...
 
@@ -331,9 +335,9 @@ class JobGateway(Protocol):
         target_directory: str,
         format_type: SavepointFormatType,
     ) -> str:
-        """Take a savepoint below a folder (empty: the configured one); answer with its URI once it is complete.
+        """Take a savepoint below a folder (empty: the configured one); return its URI once it is complete.
 
-        CheckpointFailedError says why it failed; the job goes on either way.
+        Raises CheckpointFailedError with the reason; the job continues in both cases.
         """
         ...
 
@@ -343,14 +347,14 @@ class JobGateway(Protocol):
         is_drained: bool,
         format_type: SavepointFormatType,
     ) -> str:
-        """Take a savepoint and end the job with it; answer with its URI once the job is FINISHED, all output committed.
+        """Take a savepoint and end the job with it; return its URI once the job is FINISHED with all output committed.
 
-        `is_drained`: event time ends before. CheckpointFailedError.
+        `is_drained`: event time ends before. Raises CheckpointFailedError.
         """
         ...
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:
-        """Cancel the job. `is_forced`: tasks that were cancelled before and still run end with their processes."""
+        """Cancel the job. `is_forced`: end the processes of tasks that were cancelled before and still run."""
         ...
 
 
@@ -366,52 +370,52 @@ class JobMasterGateway(JobGateway, Protocol):
     async def offer_slots(
         self, resource_id: ResourceId, offers: tuple[SlotOffer, ...]
     ) -> tuple[AllocationId, ...]:
-        """Offer slots; the accepted ones are returned."""
+        """Offer slots; return the accepted ones."""
         ...
 
     def fail_slot(self, resource_id: ResourceId, allocation_id: AllocationId, cause: str) -> None:
-        """A slot that was accepted is gone."""
+        """Report that an accepted slot is gone."""
         ...
 
     async def update_task_execution_state(self, report: ExecutionReport) -> Acknowledge:
-        """Take a state report; an unknown attempt is an error, which makes the TaskManager fail the task."""
+        """Handle a state report; an unknown attempt is an error, which makes the TaskManager fail the task."""
         ...
 
     async def request_partition_state(
         self, partition_id: ResultPartitionId
     ) -> ExecutionState | None:
-        """Return the state of the attempt that produces a partition; None where another attempt has followed it."""
+        """Return the state of the attempt that produces a partition; None if another attempt has replaced it."""
         ...
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
-        """A TaskManager is gone or says goodbye: its slots and executions fail."""
+        """Disconnect a TaskManager that ends or was lost: its slots and executions fail."""
         ...
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
     ) -> None:
-        """The ResourceManager ends the connection; register again."""
+        """Handle the end of the connection to the ResourceManager, and register again."""
         ...
 
     def notify_not_enough_resources(self, explanation: str, recoverable: bool) -> None:
-        """The ResourceManager cannot fulfil the declared requirements, or, where it is recoverable, not now."""
+        """Report that the ResourceManager cannot fulfil the requirements; if `recoverable`, only at the moment."""
         ...
 
     def notify_task_manager_decommissioned(
         self, resource_id: ResourceId, cause: str, grace_ms: int
     ) -> None:
-        """The host takes a TaskManager away, which goes on for `grace_ms` at most: leave it before that."""
+        """Report that the host removes a TaskManager, which runs for at most `grace_ms`: leave it before that."""
         ...
 
     async def request_slots_back(self, reason: str) -> bool:
-        """Give back all slots, where the job waits for more of them and nothing of it runs: another job needs them.
+        """Give back all slots if the job waits for more and none of it runs, because another job needs them.
 
-        False where it cannot, as a part of it runs. One whose tasks are about to end is to be asked again.
+        Returns False if a part of the job runs. Ask again if its tasks are about to end.
         """
         ...
 
     def notify_impossible_profile(self, profile: ResourceProfile, explanation: str) -> None:
-        """No TaskManager can ever give a slot with these declared resources."""
+        """Report that no TaskManager can ever provide a slot with these resources."""
         ...
 
     async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
@@ -427,8 +431,8 @@ class JobMasterGateway(JobGateway, Protocol):
     ) -> Acknowledge:
         """Deliver an operator's event to its coordinator.
 
-        Events of one operator of one attempt are numbered from 0, so that a repeated one is delivered once. A
-        coordinator that is full refuses: the same event is to be sent again.
+        Events of one operator of one attempt are numbered from 0, so that a repeated one is delivered once. A full
+        coordinator refuses with CoordinatorBusyError: send the same event again.
         """
         ...
 
@@ -439,7 +443,10 @@ class JobMasterGateway(JobGateway, Protocol):
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> Acknowledge:
-        """The task's part of a checkpoint is stored. Repeated ones change nothing; late ones are swept up."""
+        """Acknowledge that the task's part of a checkpoint is stored. Repetitions change nothing.
+
+        Late parts are deleted.
+        """
         ...
 
     async def decline_checkpoint(
@@ -449,9 +456,12 @@ class JobMasterGateway(JobGateway, Protocol):
         reason: CheckpointFailureReason,
         text: str,
     ) -> Acknowledge:
-        """The task cannot take its part, which ends the checkpoint."""
+        """Decline the task's part, which aborts the checkpoint."""
         ...
 
     async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
-        """All operators of the task have finished; it waits for the completion of a checkpoint taken since."""
+        """Report that all operators of the task have finished.
+
+        The task waits for a checkpoint taken since to complete.
+        """
         ...

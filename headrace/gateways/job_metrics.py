@@ -1,4 +1,4 @@
-"""Metrics of a job and of the cluster, under Flink's names, from what clients are told of them. Pure.
+"""Metrics of a job and of the cluster, under Flink's names, computed from the messages for clients. Pure.
 
 Source: Flink UpTimeGauge, DownTimeGauge, JobStatusMetrics, CheckpointStatsTracker.
 """
@@ -51,7 +51,7 @@ class JobMetrics:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """The facts of a job from which its metrics follow, named as in JobDetails, which serves as well."""
+    """The facts of a job from which its metrics are computed, named as in JobDetails, which can be used instead."""
 
     status: JobStatus
     status_timestamps_ms: Mapping[str, int]
@@ -62,7 +62,7 @@ class JobFacts:
 
 
 def job_metrics(facts: JobFacts | JobDetails, now_ms: int) -> dict[str, float]:
-    """Return the metrics of a job; those of its last checkpoint are left out while there is none."""
+    """Return the metrics of a job; those of its last checkpoint are left out before the first one."""
     status = facts.status
     since_ms = max(0, now_ms - facts.status_timestamps_ms.get(status.name, now_ms))
     values: dict[str, float] = {row.name: 0 for row in _TIMES.values()}
@@ -108,7 +108,7 @@ def _checkpoint_metrics(checkpoints: CheckpointOverview) -> dict[str, float]:
 
 
 def last_checkpoint(checkpoints: CheckpointOverview) -> CheckpointInfo | None:
-    """Return the newest checkpoint or savepoint that is complete, None where there is none."""
+    """Return the newest complete checkpoint or savepoint, or None."""
     completed = filter(None, (checkpoints.latest_completed, checkpoints.latest_savepoint))
     return max(completed, key=lambda each: each.checkpoint_id, default=None)
 

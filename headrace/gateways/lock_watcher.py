@@ -1,4 +1,4 @@
-"""LockWatcherGateway: the one question that the watcher process of a TaskManager answers."""
+"""LockWatcherGateway: the single request that the watcher process of a TaskManager answers."""
 
 from typing import Protocol
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class HeldLock(msgspec.Struct, frozen=True):
-    """The interpreter lock is held for `held_ms` by now, as far as stacks tell in `function` ('' if they do not)."""
+    """The interpreter lock has been held for `held_ms`, according to the stacks in `function` ('' if not known)."""
 
     held_ms: int
     function: str
 
 
 class LockWatcherGateway(Protocol):
-    """A process beside a TaskManager, which still answers while C code holds the interpreter lock there."""
+    """A process next to a TaskManager, which still answers while C code holds the TaskManager's interpreter lock."""
 
     async def request_held_lock(self) -> HeldLock | None:
-        """Return how long the lock is held; None where it is not, or the TaskManager's process stands still."""
+        """Return how long the lock has been held; None if it is free, or the TaskManager's process is stopped."""
         ...

@@ -1,8 +1,8 @@
-"""Messages that more than one gateway carries.
+"""Messages that more than one gateway uses.
 
-Some concern results that outlive their job, and pass between TaskManagers, JobMasters and the ResourceManager. By
-others clients ask for the state of a running job, from the Dispatcher down to a TaskManager. The WorkerOutputGateway
-carries lines that user code prints in TaskManagers to the user; it is not fenced.
+Some are about results that outlive their job, and are exchanged by TaskManagers, JobMasters and the ResourceManager.
+Others request the state of a running job, from the Dispatcher down to a TaskManager. The WorkerOutputGateway sends
+lines that user code prints in TaskManagers to the user; it is not fenced.
 
 Source: Flink ClusterPartitionReport, DataSetMetaInfo.
 """
@@ -26,16 +26,16 @@ from headrace.core.shuffle_descriptors import ShuffleDescriptor
 
 
 class Acknowledge(msgspec.Struct, frozen=True):
-    """The request was taken."""
+    """The request was accepted."""
 
 
 class ErrorInfo(msgspec.Struct, frozen=True):
-    """An error on its way to the client, as text; nothing is unpickled.
+    """An error for the client, as text; nothing is unpickled.
 
-    `text` begins with the one line that names cause, operator and the user's file and line. `is_consequence` says
-    that something else must have failed before. `lost_partition`: the result that could not be read, as text;
-    `lost_data_set`: what an earlier job left and could not be read. `fault`: class and place of an error that a restart
-    does not mend once it has come again; empty for all others. `is_planned`: no failure, the host takes resources away.
+    `text` begins with the line that names cause, operator and the user's file and line. `is_consequence`: another
+    failure must have come before. `lost_partition`: the unreadable result, as text; `lost_data_set`: the unreadable
+    data set of an earlier job. `fault`: class and place of an error that a restart does not fix once it has repeated;
+    empty for all others. `is_planned`: not a failure, but the host removes resources.
     """
 
     class_name: str
@@ -51,10 +51,10 @@ class ErrorInfo(msgspec.Struct, frozen=True):
 
 
 class SlotStatus(msgspec.Struct, frozen=True):
-    """One slot of a TaskManager as it stands.
+    """The current state of one slot of a TaskManager.
 
-    `is_cut`: it was cut for a request from what the TaskManager has altogether, and goes when it is freed. The others
-    are always there, and together have all that there is; one of them is free while so much is left.
+    `is_cut`: the slot was cut for a request from the TaskManager's total resources, and disappears when it is freed.
+    The other slots always exist, and together have all the resources; such a slot is free while enough is left for it.
     """
 
     slot_id: SlotId
@@ -65,7 +65,7 @@ class SlotStatus(msgspec.Struct, frozen=True):
 
 
 class MemoryUsage(msgspec.Struct, frozen=True):
-    """Memory of one process: its present use, and its budget."""
+    """Memory of one process: its current use, and its budget."""
 
     resident_bytes: int
     limit_bytes: int
@@ -88,7 +88,7 @@ class SlotOffer(msgspec.Struct, frozen=True):
 class TaskMetrics(msgspec.Struct, frozen=True):
     """Metrics of one subtask under Flink's names, plus those of its operators (`<operator>.<metric>`).
 
-    `counters`: the names of counters that functions of the user's made, which are the job's accumulators.
+    `counters`: the names of counters of user functions, which are the job's accumulators.
     """
 
     attempt_id: ExecutionAttemptId
@@ -106,19 +106,19 @@ class ExecutionReport(msgspec.Struct, frozen=True):
 
 
 class RegistrationRefused(msgspec.Struct, frozen=True, tag="refused"):
-    """Not now: the same registration may succeed later."""
+    """Refusal for now: the same registration may succeed later."""
 
     reason: str
 
 
 class RegistrationRejected(msgspec.Struct, frozen=True, tag="rejected"):
-    """Never: the registering side must give up."""
+    """Final rejection: the registering side must give up."""
 
     reason: str
 
 
 class AllocatedSlotReport(msgspec.Struct, frozen=True):
-    """Slots that a JobMaster believes it has on one TaskManager (heartbeat payload)."""
+    """Slots that a JobMaster believes to have on one TaskManager (heartbeat payload)."""
 
     job_id: JobId
     allocation_ids: tuple[AllocationId, ...]
@@ -127,7 +127,7 @@ class AllocatedSlotReport(msgspec.Struct, frozen=True):
 class ExecutionDeploymentReport(msgspec.Struct, frozen=True):
     """Attempts that run on a TaskManager for one job (heartbeat payload), and their metrics.
 
-    `lock_watcher_address` is the endpoint of the process that watches its interpreter lock, or ''.
+    `lock_watcher_address` is the endpoint of the process that watches the TaskManager's interpreter lock, or ''.
     """
 
     resource_id: ResourceId
@@ -137,7 +137,7 @@ class ExecutionDeploymentReport(msgspec.Struct, frozen=True):
 
 
 class ClusterPartition(msgspec.Struct, frozen=True):
-    """One partition of a data set that belongs to the cluster, of `partition_count` altogether."""
+    """One partition of a data set that belongs to the cluster and has `partition_count` partitions."""
 
     shuffle: ShuffleDescriptor
     partition_count: int
@@ -149,15 +149,15 @@ class ClusterPartition(msgspec.Struct, frozen=True):
 
     @property
     def data_set(self) -> ClusterDataSetId:
-        """Return the id of the data set that the partition belongs to."""
+        """Return the id of the partition's data set."""
         key = self.shuffle.partition_id
         return ClusterDataSetId(key.producer.job_id, key.data_set_id)
 
 
 class ClusterPartitionReport(msgspec.Struct, frozen=True):
-    """All partitions of the cluster on one TaskManager, now.
+    """All partitions of the cluster that are now on one TaskManager.
 
-    `change_number` grows with every change there: a report that comes late can be told from what happened since.
+    `change_number` grows with every change there, so that late reports can be recognised.
     """
 
     change_number: int = 0
@@ -165,7 +165,7 @@ class ClusterPartitionReport(msgspec.Struct, frozen=True):
 
 
 class DataSetInfo(msgspec.Struct, frozen=True):
-    """A data set of the cluster; complete where all its partitions are there."""
+    """A data set of the cluster, which is complete if all its partitions exist."""
 
     data_set: ClusterDataSetId
     partition_count: int
@@ -173,12 +173,12 @@ class DataSetInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether it can be read."""
+        """Return whether the data set can be read."""
         return self.stored_count == self.partition_count
 
 
 class OperatorDescription(msgspec.Struct, frozen=True):
-    """One operator of a running job. `uid` is empty where the program gave none."""
+    """One operator of a running job. `uid` is empty if the program gave none."""
 
     operator_id: OperatorId
     uid: str
@@ -189,15 +189,15 @@ class OperatorDescription(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Return the name by which users ask for the operator: its uid, or else its name."""
+        """Return the name that users use for the operator: its uid, or else its name."""
         return self.uid or self.name
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True):
     """The newest complete checkpoint of a running job, or the snapshot that it started from while it has none.
 
-    `uri`: its folder; empty where it lies in the driver's memory. `key_file`: of the key that its metadata are written
-    with (empty: that of the user's home).
+    `uri`: its folder; empty if it is in the driver's memory. `key_file`: file of the key of its metadata (empty: that
+    in the user's home).
     """
 
     checkpoint_id: int
@@ -207,7 +207,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class StateReadRequest(msgspec.Struct, frozen=True):
-    """Client → JobMaster: ask one subtask. `operator`: its uid, else its id, else its name."""
+    """Client → JobMaster: read the state of one subtask. `operator`: its uid, else its id, else its name."""
 
     operator: str
     subtask_index: int
@@ -215,7 +215,7 @@ class StateReadRequest(msgspec.Struct, frozen=True):
 
 
 class SubtaskState(msgspec.Struct, frozen=True):
-    """An answer, and which attempt on which TaskManager gave it."""
+    """An answer, and the attempt and TaskManager that gave it."""
 
     attempt_number: int
     resource_id: str

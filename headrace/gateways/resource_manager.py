@@ -36,9 +36,9 @@ from headrace.gateways.messages import (
 
 
 class HardwareDescription(msgspec.Struct, frozen=True):
-    """Resources of a TaskManager: cores that it may use, memory of its machine, and memory set apart for operators.
+    """Resources of a TaskManager: usable cores, memory of its machine, and memory reserved for operators.
 
-    `memory_parts`: how its own memory is divided.
+    `memory_parts`: the division of its own memory.
 
     Source: Flink HardwareDescription.
     """
@@ -50,11 +50,11 @@ class HardwareDescription(msgspec.Struct, frozen=True):
 
 
 class TaskExecutorRegistration(msgspec.Struct, frozen=True):
-    """A TaskManager introduces itself.
+    """Registration of a TaskManager.
 
-    `versions` maps `python`, `headrace`, `pyarrow`, `cloudpickle` … to version texts; a difference to the driver's is
-    a rejection. `pid` and `host` are for people and for the failure matrix. `log_folder`: where on its host it writes
-    its log, empty where it writes none.
+    `versions` maps `python`, `headrace`, `pyarrow`, `cloudpickle` … to version texts; a difference from the driver's
+    leads to a rejection. `pid` and `host` are for people and for the failure matrix. `log_folder`: the folder of its
+    log on its host, empty if it writes none.
     """
 
     address: str
@@ -96,7 +96,7 @@ class ResourceRequirement(msgspec.Struct, frozen=True):
 
 
 class ResourceRequirements(msgspec.Struct, frozen=True):
-    """Everything a job needs: always the whole set, never a change of it."""
+    """Everything that a job needs: always the whole set, never a change of it."""
 
     job_id: JobId
     job_master_address: str
@@ -104,7 +104,7 @@ class ResourceRequirements(msgspec.Struct, frozen=True):
 
 
 class SlotInfo(msgspec.Struct, frozen=True):
-    """One slot of a TaskManager; ids are None where it is free."""
+    """One slot of a TaskManager; ids are None if it is free."""
 
     slot_id: SlotId
     allocation_id: AllocationId | None = None
@@ -115,11 +115,11 @@ class SlotInfo(msgspec.Struct, frozen=True):
 class TaskManagerInfo(msgspec.Struct, frozen=True):
     """One registered TaskManager, for people.
 
-    `last_heartbeat_ms` is wall-clock time; `data_port` that of the data plane, on `host`. `free_memory_bytes` is what
-    is left of its budget, `memory`, or 0 where it was not measured. `total` is what it has for slots, and `free` what
-    no slot of a job takes of that. `held_lock`: what its watcher tells while it does not answer, where there is one
-    (`headrace.heartbeat.held-lock-timeout`). `log_folder`: of its host. `decommissioned`: why the host
-    takes it away soon.
+    `last_heartbeat_ms` is wall-clock time; `data_port` that of the data plane, on `host`. `free_memory_bytes` is the
+    rest of its budget, `memory`, or 0 if it was not measured. `total` are its resources for slots, and `free` those
+    that no job uses. `held_lock`: the report of its watcher, if it has one, while it does not answer
+    (`headrace.heartbeat.held-lock-timeout`). `log_folder`: a folder on its host. `decommissioned`: the reason why the
+    host removes it soon.
     """
 
     resource_id: ResourceId
@@ -158,19 +158,19 @@ class ResourceOverview(msgspec.Struct, frozen=True):
 
 
 class ResourceManagerLeader(msgspec.Struct, frozen=True):
-    """The ResourceManager that leads: its address, and the session that messages to it carry."""
+    """The leading ResourceManager: its address, and the session for messages to it."""
 
     address: str
     resource_manager_id: ResourceManagerId
 
 
 class LeaderRetrievalGateway(Protocol):
-    """The endpoint of a JobManager that says who leads there. It stays where leaders change, and has no session."""
+    """The endpoint of a JobManager that returns the leader. It is the same for all leaders, and has no session."""
 
     async def request_resource_manager(
         self, known: ResourceManagerId | None, wait_max_ms: int
     ) -> ResourceManagerLeader | None:
-        """Return who leads as soon as it is another one than `known`; after `wait_max_ms`, whoever leads, or None."""
+        """Return the leader once it differs from `known`; after `wait_max_ms`, the current one, or None."""
         ...
 
 
@@ -186,7 +186,7 @@ class ResourceManagerGateway(Protocol):
     async def send_slot_report(
         self, resource_id: ResourceId, instance_id: InstanceId, report: SlotReport
     ) -> Acknowledge:
-        """First slot report after a registration."""
+        """Receive the first slot report after a registration."""
         ...
 
     async def register_job_master(
@@ -204,19 +204,19 @@ class ResourceManagerGateway(Protocol):
     def notify_slot_available(
         self, instance_id: InstanceId, slot_id: SlotId, allocation_id: AllocationId
     ) -> None:
-        """A slot was freed by its TaskManager."""
+        """Report that a TaskManager has freed a slot."""
         ...
 
     def decommission_task_manager(self, resource_id: ResourceId, cause: str) -> None:
-        """A TaskManager is about to end: its jobs leave it, another one takes its place, and it is stopped then."""
+        """Report that a TaskManager will end: its jobs leave it, another one replaces it, and then it is stopped."""
         ...
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
-        """A TaskManager says goodbye."""
+        """Disconnect a TaskManager."""
         ...
 
     def disconnect_job_master(self, job_id: JobId, job_master_id: JobMasterId, cause: str) -> None:
-        """A JobMaster is done; its requirements go. Without effect for one that does not lead the job."""
+        """Disconnect a finished JobMaster, and drop its requirements. No effect for one that does not lead the job."""
         ...
 
     async def request_resource_overview(self) -> ResourceOverview:
@@ -230,29 +230,29 @@ class ResourceManagerGateway(Protocol):
     async def request_task_manager_log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
         """Return the log files of a TaskManager, newest first. UnknownTaskManagerError.
 
-        Those of one that has ended, or does not answer, are looked for in the driver's log folder.
+        Those of a TaskManager that has ended, or does not answer, are read from the driver's log folder.
         """
         ...
 
     async def read_task_manager_log_file(
         self, resource_id: ResourceId, name: str, offset: int, max_bytes: int
     ) -> LogPiece:
-        """Return part of a log file as TaskExecutorGateway.read_log_file; UnknownTaskManagerError, too.
+        """Return part of a log file, as TaskExecutorGateway.read_log_file does. Also UnknownTaskManagerError.
 
-        Those of a TaskManager that has ended, or does not answer, are looked for in the driver's log folder.
+        Those of a TaskManager that has ended, or does not answer, are read from the driver's log folder.
         """
         ...
 
     async def request_task_manager_thread_dump(
         self, resource_id: ResourceId
     ) -> tuple[ThreadInfo, ...]:
-        """Return what every thread of a TaskManager does now. UnknownTaskManagerError where it is not registered."""
+        """Return the call stack of every thread of a TaskManager. UnknownTaskManagerError if it is not registered."""
         ...
 
     async def request_task_manager_profiling(
         self, resource_id: ResourceId, mode: ProfilingMode, duration_s: int
     ) -> ProfilingInfo:
-        """Begin a profile of a TaskManager, which ends by itself. UnknownTaskManagerError, ProfilerBusyError."""
+        """Start a profile of a TaskManager, which ends by itself. UnknownTaskManagerError, ProfilerBusyError."""
         ...
 
     async def request_task_manager_profiling_list(
@@ -276,24 +276,24 @@ class ResourceManagerGateway(Protocol):
         delay_ms: int,
         depth_max: int,
     ) -> StackSamples:
-        """Return samples as TaskExecutorGateway.request_stack_samples, of all TaskManagers with slots of the job.
+        """Return samples of all TaskManagers with slots of the job, as TaskExecutorGateway.request_stack_samples does.
 
         A TaskManager that does not answer is left out. Callers wait longer than the sampling takes.
         """
         ...
 
     async def request_task_manager_metrics(self, resource_id: ResourceId) -> dict[str, float]:
-        """Return what the TaskManager says of its process, see TaskExecutorGateway. UnknownTaskManagerError."""
+        """Return the metrics of the TaskManager's process, see TaskExecutorGateway. UnknownTaskManagerError."""
         ...
 
     async def report_cluster_partitions(
         self, resource_id: ResourceId, instance_id: InstanceId, report: ClusterPartitionReport
     ) -> Acknowledge:
-        """A TaskManager has new results that outlive their job. StaleLeaderError for a registration that is over."""
+        """Report a TaskManager's new results that outlive their job. StaleLeaderError for an old registration."""
         ...
 
     async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """Return the data sets that jobs left to the cluster, as far as TaskManagers have told."""
+        """Return the data sets that jobs left in the cluster, as far as TaskManagers have reported them."""
         ...
 
     async def request_cluster_partitions(
@@ -303,5 +303,5 @@ class ResourceManagerGateway(Protocol):
         ...
 
     async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:
-        """Have a data set deleted; from now on nobody is told of it, nor where its job has not left it yet."""
+        """Delete a data set; it is no longer listed, even if its job has not left it yet."""
         ...

@@ -12,11 +12,11 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import Acknowledge
 
 SHUFFLE_SERVICE_ENDPOINT: Final = "shuffleservice"
-"""Its name at the address of the service."""
+"""Name of the endpoint at the address of the service."""
 
 
 class ShuffleServiceStatus(msgspec.Struct, frozen=True):
-    """The service at this moment. `location` is where its data plane is reached."""
+    """The current status of the service. `location` is the address of its data plane."""
 
     location: TaskManagerLocation
     partition_count: int
@@ -31,17 +31,20 @@ class ShuffleServiceGateway(Protocol):
     async def register_partition(
         self, partition_id: ResultPartitionId, subpartition_count: int
     ) -> TaskManagerLocation:
-        """Expect a partition: say where it is pushed and read. Consumers that come early wait for its commit."""
+        """Expect a partition, and return the address for pushing and reading it.
+
+        Early consumers wait for its commit.
+        """
         ...
 
     async def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> Acknowledge:
-        """Delete partitions, committed or not. Unknown ones are passed over."""
+        """Delete partitions, committed or not. Unknown ones are ignored."""
         ...
 
     async def release_job(self, job_id: JobId) -> Acknowledge:
-        """The job is over: delete everything of it."""
+        """Delete everything of a job that has ended."""
         ...
 
     async def heartbeat(self, job_ids: tuple[JobId, ...]) -> ShuffleServiceStatus:
-        """These jobs live: their partitions stay for another lease."""
+        """Report that these jobs run: their partitions are kept for another lease."""
         ...

@@ -1,4 +1,4 @@
-"""Reads of a running operator's state: one query put to several of its subtasks, and the states that they name."""
+"""Reads of a running operator's state: send one query to several of its subtasks, and merge the listed states."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ LIVE_TABLES: Final = {
     "windows": StateTable.COLUMNAR,
     "operator_state": StateTable.OPERATOR,
 }
-"""Tables of a running job, by the name that a user asks with."""
+"""Tables of a running job, by the name that users pass."""
 READS_AT_ONCE_MAX: Final = 16
-"""Subtasks that one read asks at the same time."""
+"""Number of subtasks that one read asks at the same time."""
 
 
 async def read_subtasks(
@@ -28,7 +28,7 @@ async def read_subtasks(
     indices: Sequence[int],
     query: StateQuery,
 ) -> list[SubtaskState]:
-    """Return the answers of these subtasks, in their order. The first error is raised once all have answered."""
+    """Return the answers of these subtasks, in order. The first error is raised once all have answered."""
     turn = asyncio.Semaphore(READS_AT_ONCE_MAX)
 
     async def one(index: int) -> SubtaskState:
@@ -36,13 +36,13 @@ async def read_subtasks(
         async with turn:
             return await dispatcher.read_state(job_id, request)
 
-    # All of them are waited for: whoever asks again after an error would else find reads of its own still going on.
+    # Wait for all answers: otherwise a retry after an error would compete with its own earlier reads.
     answers = await asyncio.gather(*map(one, indices), return_exceptions=True)
     return [_answer_of(each) for each in answers]
 
 
 def live_states_of(answers: Sequence[SubtaskState]) -> tuple[LiveStateInfo, ...]:
-    """Return the states of any subtask; one that waits in some of them and is there in others is there."""
+    """Return the states of any subtask; a state that waits only in some of them does not count as waiting."""
     found: dict[tuple[StateTable, str], LiveStateInfo] = {}
     for answer in answers:
         for one in answer.result.states:

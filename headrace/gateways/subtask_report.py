@@ -1,4 +1,4 @@
-"""SubtaskReportGateway: what subtasks of a job in BATCH mode tell the driver, whose Spark runs them."""
+"""SubtaskReportGateway: reports of a BATCH job's subtasks to the driver, whose Spark runs them."""
 
 from typing import Protocol
 
@@ -11,8 +11,8 @@ from headrace.core.lifecycle import ExecutionState
 class SubtaskReport(msgspec.Struct, frozen=True, array_like=True):
     """State and counts of one attempt of a subtask.
 
-    The last one has the `metrics` of its operators and of the user's functions, `counters` of which are the latter's.
-    Times are epoch milliseconds; bytes are those of Arrow batches, as Spark hands them over.
+    The last report has the `metrics` of its operators and of user functions; `counters` are the names of the latter.
+    Times are epoch milliseconds; bytes are those of the Arrow batches that Spark passes on.
     """
 
     vertex_id: str
@@ -31,8 +31,8 @@ class SubtaskReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SubtaskReportGateway(Protocol):
-    """The endpoint in the driver that takes the reports of all its jobs in BATCH mode."""
+    """The endpoint in the driver that receives the reports of all its jobs in BATCH mode."""
 
     def report_subtask(self, job_id: JobId, report: SubtaskReport) -> None:
-        """A subtask runs, or has failed. Without effect where the job has ended."""
+        """Report that a subtask runs, or has failed. No effect if the job has ended."""
         ...

@@ -1,6 +1,6 @@
 """TaskExecutorGateway: calls that a TaskManager answers. Not fenced: callers pass their leader session.
 
-A TaskManager serves several leaders. StaleLeaderError is the answer to a session that does not lead here any more.
+A TaskManager serves several leaders. StaleLeaderError is the answer to a session that no longer leads.
 """
 
 from typing import Protocol
@@ -48,9 +48,9 @@ from headrace.graph.job_graph import JobArtifact, JobEdge, JobVertex
 
 
 class ResultPartitionDeployment(msgspec.Struct, frozen=True):
-    """A partition to produce, and the edge (partitioner, buffer timeout, source operator) it belongs to.
+    """A partition to produce, and its edge (partitioner, buffer timeout, source operator).
 
-    `consumer_max_parallelism` is what HASH partitioning needs to know of the consumer.
+    `consumer_max_parallelism` is needed for HASH partitioning.
     """
 
     descriptor: ResultPartitionDescriptor
@@ -73,7 +73,7 @@ class TaskDeploymentDescriptor(msgspec.Struct, frozen=True):
 
 
 class SlotRequest(msgspec.Struct, frozen=True):
-    """The ResourceManager gives a slot of this TaskManager to a job; one that is not there yet is cut for `profile`."""
+    """The ResourceManager gives a slot of this TaskManager to a job; a new slot is cut for `profile`."""
 
     slot_id: SlotId
     job_id: JobId
@@ -85,9 +85,9 @@ class SlotRequest(msgspec.Struct, frozen=True):
 
 
 class TaskExecutorHeartbeatPayload(msgspec.Struct, frozen=True):
-    """Status that a TaskManager reports with every heartbeat. `memory` is None where it was not measured.
+    """Status that a TaskManager reports with every heartbeat. `memory` is None if it was not measured.
 
-    `lock_watcher_address` is the endpoint of the process that watches its interpreter lock, or ''.
+    `lock_watcher_address` is the endpoint of the process that watches the TaskManager's interpreter lock, or ''.
     """
 
     slot_report: SlotReport
@@ -112,13 +112,13 @@ class TaskExecutorGateway(Protocol):
     async def submit_task(
         self, descriptor: TaskDeploymentDescriptor, job_master_id: JobMasterId
     ) -> Acknowledge:
-        """Start a task; acknowledged means that its thread runs."""
+        """Start a task; acknowledged once its thread runs."""
         ...
 
     async def cancel_task(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, is_forced: bool = False
     ) -> Acknowledge:
-        """Cancel a task. Unknown attempts are acknowledged. `is_forced`: end the process of one that still runs."""
+        """Cancel a task. Unknown attempts are acknowledged. `is_forced`: end the process if the task still runs."""
         ...
 
     def release_partitions(
@@ -127,7 +127,7 @@ class TaskExecutorGateway(Protocol):
         job_master_id: JobMasterId,
         partition_ids: tuple[ResultPartitionId, ...],
     ) -> None:
-        """Delete stored results that no consumer needs any more. Unknown ones are passed over."""
+        """Delete stored results that no consumer needs any more. Unknown ones are ignored."""
         ...
 
     async def promote_partitions(
@@ -136,16 +136,19 @@ class TaskExecutorGateway(Protocol):
         job_master_id: JobMasterId,
         partitions: tuple[ClusterPartition, ...],
     ) -> ClusterPartitionReport:
-        """Keep stored results beyond their job, which has finished, for the cluster, and return those kept. Idempotent.
+        """Promote stored results of a finished job to cluster partitions, and return the promoted ones. Idempotent.
 
-        Answered once the ResourceManager was told, if there is one; heartbeats tell it as well.
+        Answered once it was reported to the ResourceManager, if there is one; heartbeats report it too.
         """
         ...
 
     async def release_cluster_partitions(
         self, data_sets: tuple[ClusterDataSetId, ...]
     ) -> ClusterPartitionReport:
-        """Delete partitions here of data sets of the cluster, and return the remaining ones. Ignore unknown ones."""
+        """Delete this TaskManager's partitions of data sets, and return the remaining ones.
+
+        Unknown ones are ignored.
+        """
         ...
 
     async def send_operator_event(
@@ -158,8 +161,7 @@ class TaskExecutorGateway(Protocol):
     ) -> Acknowledge:
         """Deliver an event of an operator's coordinator to one subtask.
 
-        Events for an attempt are numbered from 0; one that has come before changes nothing, nor does one for an attempt
-        that is not there any more.
+        Events for an attempt are numbered from 0; a repeated one, or one for an ended attempt, is ignored.
         """
         ...
 
@@ -171,13 +173,13 @@ class TaskExecutorGateway(Protocol):
         timestamp_ms: int,
         options: CheckpointOptions,
     ) -> None:
-        """Begin a checkpoint at this task. Answered by `acknowledge_checkpoint` or `decline_checkpoint`, or never."""
+        """Start a checkpoint at this task. Answered by `acknowledge_checkpoint` or `decline_checkpoint`, or never."""
         ...
 
     def notify_checkpoint_complete(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> None:
-        """The checkpoint is published: its prepared output will take effect. May be lost, and come late or twice."""
+        """Report a published checkpoint, whose prepared output takes effect. May be lost, late or repeated."""
         ...
 
     def notify_checkpoint_aborted(
@@ -187,13 +189,13 @@ class TaskExecutorGateway(Protocol):
         checkpoint_id: int,
         latest_completed_id: int,
     ) -> None:
-        """The checkpoint was aborted. May be lost, and come late or twice."""
+        """Report an aborted checkpoint. May be lost, late or repeated."""
         ...
 
     async def request_checkpoint_progress(
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> CheckpointProgress | None:
-        """Return a task's progress with a checkpoint; None where it does not run. Answers also while it is stuck."""
+        """Return a task's progress with a checkpoint; None if it does not run. Answers also while the task is stuck."""
         ...
 
     async def read_state(
@@ -205,7 +207,7 @@ class TaskExecutorGateway(Protocol):
     ) -> StateReadResult:
         """Read an operator's state between the batches of its task. Callers wait longer than the query may take.
 
-        StateReadError.
+        Raises StateReadError.
         """
         ...
 
@@ -222,11 +224,11 @@ class TaskExecutorGateway(Protocol):
         ...
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
-        """Return the metrics of the job's tasks here, now."""
+        """Return the current metrics of the job's tasks on this TaskManager."""
         ...
 
     async def request_log_files(self) -> tuple[LogFile, ...]:
-        """Return the log files of this TaskManager, newest first; none where it writes none."""
+        """Return the log files of this TaskManager, newest first; none if it writes none."""
         ...
 
     async def read_log_file(self, name: str, offset: int, max_bytes: int) -> LogPiece:
@@ -237,11 +239,11 @@ class TaskExecutorGateway(Protocol):
         ...
 
     async def request_thread_dump(self) -> tuple[ThreadInfo, ...]:
-        """Return what every thread of the process does now."""
+        """Return the call stack of every thread of the process."""
         ...
 
     async def request_profiling(self, mode: ProfilingMode, duration_s: int) -> ProfilingInfo:
-        """Begin a profile of the process, which ends by itself. ProfilerBusyError."""
+        """Start a profile of the process, which ends by itself. ProfilerBusyError."""
         ...
 
     async def request_profiling_list(self) -> tuple[ProfilingInfo, ...]:
@@ -261,33 +263,33 @@ class TaskExecutorGateway(Protocol):
         delay_ms: int,
         depth_max: int,
     ) -> StackSamples:
-        """Sample the stacks of the vertex's subtasks here, or of one of them, `sample_count` times each.
+        """Sample the stacks of the vertex's subtasks on this TaskManager, or of one of them, `sample_count` times each.
 
-        Answered `sample_count` times `delay_ms` later, or after a minute with what there is by then, so that callers
-        wait longer than that; at once where no such subtask runs. StackSamplerBusyError.
+        Answered after `sample_count` times `delay_ms`, or after a minute with the samples so far, so callers wait
+        longer than that; at once if no such subtask runs. Raises StackSamplerBusyError.
         """
         ...
 
     async def request_process_metrics(self) -> dict[str, float]:
-        """Return the metrics of the process by their full names (`Status.JVM.CPU.Load`), now."""
+        """Return the current metrics of the process by their full names (`Status.JVM.CPU.Load`)."""
         ...
 
     def disconnect_job_master(
         self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
     ) -> None:
-        """The JobMaster ends the connection; tasks of the job are failed. Without a cause the job is over."""
+        """Disconnect the JobMaster; tasks of the job are failed. Without a cause the job has ended."""
         ...
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
     ) -> None:
-        """The ResourceManager ends the connection; register again."""
+        """Handle the end of the connection to the ResourceManager, and register again."""
         ...
 
     async def can_be_released(self) -> bool:
-        """Return whether no partition here is still to be read."""
+        """Return whether no partition of this TaskManager is still needed by readers."""
         ...
 
     async def shut_down(self, cause: str) -> Acknowledge:
-        """Stop gracefully: fail tasks, say goodbye, end the process's work."""
+        """Stop gracefully: fail tasks, disconnect, and end the process's work."""
         ...

@@ -1,4 +1,4 @@
-"""WorkerOutputGateway: takes what TaskManagers print, in the driver."""
+"""WorkerOutputGateway: receives the lines that user code prints in TaskManagers, in the driver."""
 
 from typing import Protocol
 
@@ -9,5 +9,5 @@ class WorkerOutputGateway(Protocol):
     """The endpoint in the driver that writes to the program's standard output."""
 
     async def receive_output(self, lines: bytes) -> Acknowledge:
-        """Write whole lines; answered once they are written, so that who prints waits for who reads."""
+        """Write whole lines; answers once they are written, so that a fast writer waits for the reader."""
         ...

@@ -1,6 +1,6 @@
 """Chaining: selects the edges of a StreamGraph that become calls inside one task, and cuts the graph into chains.
 
-An edge A -> B is chained iff all of Flink's rules hold; `chain_breaks` returns the rules that do not.
+An edge A -> B is chained if and only if all of Flink's rules hold; `chain_breaks` returns the broken rules.
 Source: Flink StreamingJobGraphGenerator.isChainable, isChainableInput.
 """
 
@@ -22,8 +22,8 @@ from headrace.graph.stream_graph import (
 class ChainBreak(enum.Enum):
     """A rule that keeps an edge from being chained.
 
-    Flink has two rules more. Every node here has an operator, and there are no sources that push records from a
-    thread of their own, so neither can break an edge.
+    Flink's two other rules never apply here: every node has an operator, and no source pushes records from a thread of
+    its own.
     """
 
     SEVERAL_INPUTS = "the consumer has several inputs"
@@ -40,14 +40,14 @@ class ChainBreak(enum.Enum):
 
 @dataclass(frozen=True)
 class ChainingRules:
-    """The settings that take part in the decision."""
+    """The settings that the decision uses."""
 
     is_enabled: bool = True
     allows_different_max_parallelism: bool = True
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "ChainingRules":
-        """Read them from a job's settings."""
+        """Read the rules from a job's settings."""
         return cls(
             settings.get_option(OPERATOR_CHAINING),
             settings.get_option(CHAIN_DIFFERENT_MAX_PARALLELISM),
@@ -88,9 +88,9 @@ def is_chainable(graph: StreamGraph, edge: StreamEdge, rules: ChainingRules) -> 
 
 
 def explain_break(graph: StreamGraph, edge: StreamEdge, rules: ChainingRules) -> str:
-    """Say in one line why `edge` is not chained; empty where it is.
+    """Return a line with the reason why `edge` is not chained; empty if it is chained.
 
-    The numbers and names that differ are named, so that a reader need not look them up.
+    The line includes the numbers and names that differ.
     """
     source, target = graph.node(edge.source_id), graph.node(edge.target_id)
     details = {
@@ -132,12 +132,12 @@ class Chain:
 
     @property
     def head(self) -> StreamNode:
-        """The node that reads the task's inputs, or the source."""
+        """Node that reads the task's inputs, or the source."""
         return self.nodes[0]
 
 
 def build_chains(graph: StreamGraph, rules: ChainingRules) -> tuple[Chain, ...]:
-    """Cut the graph into chains, in topological order of their heads; every node is in exactly one."""
+    """Split the graph into chains, in topological order of their heads; every node is in exactly one."""
     chained = {edge.target_id: edge for edge in graph.edges if is_chainable(graph, edge, rules)}
     head_of: dict[int, int] = {}
     members: dict[int, list[StreamNode]] = {}

@@ -1,7 +1,8 @@
-"""ExecutionGraph: every subtask, partition and edge of a job, frozen; `expand` makes it of a JobGraph.
+"""ExecutionGraph: every subtask, partition and edge of a job, frozen; `expand` makes it from a JobGraph.
 
-The mapping of subpartitions to subtasks is a formula over two parallelisms, so nothing of size producers x consumers
-is stored: an edge computes it for one subtask at a time. Subtasks of one pipelined region start and fail together.
+The mapping of subpartitions to subtasks is a formula over two parallelisms, so nothing of the size producers x
+consumers is stored: an edge computes it for one subtask at a time. Subtasks of one pipelined region start and fail
+together.
 Source: Flink ExecutionGraph, EdgeManagerBuildUtil, SchedulingPipelinedRegionComputeUtil.
 """
 
@@ -32,7 +33,7 @@ class SubpartitionIndex:
 class ExecutionEdge:
     """A JobEdge between `producer_count` and `consumer_count` subtasks.
 
-    Partition p is what producer subtask p writes. Every subpartition is read by exactly one consumer.
+    Partition p is written by producer subtask p. Every subpartition is read by exactly one consumer.
     """
 
     job_edge: JobEdge
@@ -41,13 +42,13 @@ class ExecutionEdge:
 
     @property
     def pattern(self) -> DistributionPattern:
-        """Pointwise where the partitioner is."""
+        """Return the pattern: pointwise if the partitioner is."""
         if self.job_edge.partitioner.kind.is_pointwise:
             return DistributionPattern.POINTWISE
         return DistributionPattern.ALL_TO_ALL
 
     def consumers_of(self, partition_number: int) -> range:
-        """Consumer subtasks of one partition; subpartition i is read by the i-th of them."""
+        """Return the consumer subtasks of one partition; subpartition i is read by the i-th of them."""
         producers, consumers = self.producer_count, self.consumer_count
         assert 0 <= partition_number < producers
         if self.pattern is DistributionPattern.ALL_TO_ALL:
@@ -66,7 +67,7 @@ class ExecutionEdge:
         return len(self.consumers_of(partition_number))
 
     def producers_of(self, consumer_index: int) -> range:
-        """Partitions that one consumer subtask reads."""
+        """Return the partitions that one consumer subtask reads."""
         producers, consumers = self.producer_count, self.consumer_count
         assert 0 <= consumer_index < consumers
         if self.pattern is DistributionPattern.ALL_TO_ALL:
@@ -80,7 +81,7 @@ class ExecutionEdge:
         return range(partition, partition + 1)
 
     def inputs_of(self, consumer_index: int) -> tuple[SubpartitionIndex, ...]:
-        """Subpartitions that one consumer subtask reads, one per input channel, by partition number."""
+        """Return the subpartitions that one consumer subtask reads, one per input channel, by partition number."""
         return tuple(
             SubpartitionIndex(partition, consumer_index - self.consumers_of(partition).start)
             for partition in self.producers_of(consumer_index)
@@ -111,7 +112,7 @@ class PipelinedRegion:
 class ExecutionGraph:
     """A job graph with all its subtasks: vertices in topological order, subtasks by index.
 
-    `slots_by_group` says how many slots each slot sharing group needs: the largest parallelism in it.
+    `slots_by_group` returns the number of slots that each slot sharing group needs: the largest parallelism in it.
     """
 
     job_graph: JobGraph
@@ -125,21 +126,21 @@ class ExecutionGraph:
         return ExecutionVertex(vertex_id, job_vertex)
 
     def edges_into(self, vertex_id: JobVertexId) -> tuple[ExecutionEdge, ...]:
-        """Edges that a vertex consumes, by input number: one input gate each."""
+        """Return the edges that a vertex consumes, by input number: one input gate each."""
         return self._edges_by_target.get(vertex_id, ())
 
     def edges_out_of(self, vertex_id: JobVertexId) -> tuple[ExecutionEdge, ...]:
-        """Edges that a vertex produces: one result partition each."""
+        """Return the edges that a vertex produces: one result partition each."""
         return self._edges_by_source.get(vertex_id, ())
 
     @cached_property
     def slots_by_group(self) -> dict[str, int]:
-        """Slots that each slot sharing group needs."""
+        """Return the number of slots that each slot sharing group needs."""
         return slots_by_group(self.job_graph)
 
     @property
     def slots_needed(self) -> int:
-        """Slots that the whole job needs."""
+        """Return the number of slots that the whole job needs."""
         return sum(self.slots_by_group.values())
 
     @cached_property
@@ -186,7 +187,7 @@ def _ceil_div(dividend: int, divisor: int) -> int:
 
 
 def slots_by_group(job_graph: JobGraph) -> dict[str, int]:
-    """Return the slots that each slot sharing group of a job needs: its vertices share them."""
+    """Return the number of slots that each slot sharing group of a job needs: its vertices share them."""
     slots: dict[str, int] = {}
     for vertex in job_graph.vertices:
         group = vertex.slot_sharing_group

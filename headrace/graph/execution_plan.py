@@ -31,8 +31,9 @@ def explain(graph: StreamGraph, settings: Settings) -> str:
     ]
     if graph.assumed_parallelism is not None:
         lines.append(
-            f"  parallelism {graph.assumed_parallelism} stands for the number of slots, which is not known before the "
-            "cluster has started: the job may have another one, and other edges. set_parallelism() or -p fixes it"
+            f"  parallelism {graph.assumed_parallelism} is assumed for the number of slots, which is not known "
+            "before the cluster has started: the job may have another parallelism and other edges. set_parallelism() "
+            "or -p fixes it"
         )
     for number, chain in enumerate(chains, 1):
         lines += ["", _vertex_line(number, chain)]
@@ -127,7 +128,7 @@ def _plan_node(
 
 
 def _merge(graph: StreamGraph, settings: Settings) -> dict[int, int]:
-    """Map each node to the first node of the group that is shown as one."""
+    """Map each node to the first node of the group that is shown as one node."""
     rules = ChainingRules.from_settings(settings)
     enabled = settings.get_option(PYTHON_OPERATOR_CHAINING)
     merged_into: dict[int, int] = {}

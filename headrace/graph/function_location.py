@@ -18,7 +18,7 @@ _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib") + "/"
 
 
 def pickling_failure(value: object) -> Exception | None:
-    """Return why `value` cannot be pickled by value, or None."""
+    """Return the error with which pickling `value` by value fails, or None."""
     try:
         pickle_code(value)
     except Exception as error:  # pickling runs user code: __reduce__, __getstate__
@@ -35,7 +35,7 @@ def culprit_of(function: object) -> str | None:
 
 
 def location_of(function: object) -> str:
-    """Return `file, line n` of where `function` (a callable, or an instance of a function class) is defined."""
+    """Return `file, line n` of the definition of `function` (a callable, or an instance of a function class)."""
     code_holder = _underlying(function)
     if isinstance(code_holder, FunctionType):
         code = code_holder.__code__
@@ -45,7 +45,7 @@ def location_of(function: object) -> str:
 
 
 def user_location_of(functions: Sequence[object], call_site: str) -> str:
-    """Return where the first function that the user wrote is defined; `call_site` where there is none.
+    """Return the location of the first function that the user wrote, or `call_site` if there is none.
 
     Functions of libraries, such as `len` or a connector's source, say nothing about the program.
     """
@@ -60,7 +60,7 @@ def user_location_of(functions: Sequence[object], call_site: str) -> str:
 
 
 def _is_of_library_class(function: object) -> bool:
-    """Return whether this is an object of a library's class, without reading its file for the line."""
+    """Return whether this is an object of a library's class, without reading its file to find the line."""
     code_holder = _underlying(function)
     if isinstance(code_holder, FunctionType):
         return False
@@ -122,7 +122,7 @@ def _line_of_class(user_class: type, file: str, method: FunctionType | None) -> 
     """Return the line of the `class` statement in `file`, the last of that name above `method`, or None.
 
     `inspect.getsourcelines` would parse the whole file, and CPython 3.11 and 3.12 raise a SystemError there when a
-    second thread parses at the same time, as one does that formats a traceback.
+    second thread parses at the same time, for example to format a traceback.
     """
     statement = re.compile(rf"\s*class\s+{re.escape(user_class.__name__)}\b")
     lines = [
@@ -134,7 +134,7 @@ def _line_of_class(user_class: type, file: str, method: FunctionType | None) -> 
 
 
 def _captured(function: object) -> Iterator[tuple[str, object]]:
-    """Name and value of what travels with a function: closure cells, globals, defaults, attributes."""
+    """Yield name and value of the objects shipped with a function: closure cells, globals, defaults, attributes."""
     if isinstance(function, functools.partial):
         partial = cast("functools.partial[Any]", function)
         yield from ((f"argument {index}", value) for index, value in enumerate(partial.args))

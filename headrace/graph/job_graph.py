@@ -43,9 +43,9 @@ class PartitionerKind(enum.Enum):
 
     @property
     def lets_barriers_overtake(self) -> bool:
-        """Return whether rows in flight could be dealt anew among other subtasks, so that a checkpoint may hold some.
+        """Return whether in-flight rows can be redistributed among other subtasks, so that a checkpoint may hold some.
 
-        Pointwise and broadcast edges would lose order or sameness, and a user's partitioner is not at the receivers.
+        Pointwise and broadcast edges would lose order or equality, and the receivers do not have a user's partitioner.
         """
         is_other = self in (PartitionerKind.BROADCAST, PartitionerKind.CUSTOM)
         return not self.is_pointwise and not is_other
@@ -63,9 +63,9 @@ class ChainedOperator(msgspec.Struct, frozen=True):
 
     `payload` is the pickled OperatorSpec, `types_payload` the pickled OperatorTypes (input, output and side output
     types); both by cloudpickle. `coordinator` names the OperatorCoordinator that runs in the JobMaster (empty: none)
-    and `coordinator_payload` is what it is made from; `committer` and `committer_payload` are the same of the
-    Committer that makes a sink's prepared output visible. `location` is the file and line of the user's function, for
-    errors that arise before or after it runs.
+    and `coordinator_payload` is its payload; `committer` and `committer_payload` are those of the Committer that makes
+    a sink's prepared output visible. `location` is the file and line of the user's function, for errors that arise
+    before or after it runs.
     """
 
     operator_id: OperatorId
@@ -83,7 +83,7 @@ class ChainedOperator(msgspec.Struct, frozen=True):
 
 
 class ChainEdge(msgspec.Struct, frozen=True):
-    """Inside a chain: the output (or side output) of one operator is the input of the next."""
+    """An edge inside a chain: the output (or side output) of one operator is the input of the next."""
 
     source_id: OperatorId
     target_id: OperatorId
@@ -93,7 +93,7 @@ class ChainEdge(msgspec.Struct, frozen=True):
 class JobEdge(msgspec.Struct, frozen=True):
     """An edge between two vertices, and the data set that the producer writes for it.
 
-    `supports_unaligned`: whether barriers may overtake rows on it. Source: Flink StreamEdge.
+    `supports_unaligned`: True if barriers may overtake rows on it. Source: Flink StreamEdge.
     """
 
     data_set_id: IntermediateDataSetId
@@ -120,10 +120,10 @@ class VertexKind(enum.Enum):
 class JobVertex(msgspec.Struct, frozen=True):
     """A chain of operators that runs as one task per subtask. `operators[0]` is the head.
 
-    `has_derived_max_parallelism`: nobody has stated it, so that a restored job takes over what it had. Where `payloads`
-    is set, the payloads of the operators and of the outgoing edges' partitioners lie in that blob, and are empty here
-    (`headrace.graph.job_graph`). `cached_input`: the data set of an earlier job that it reads, one partition per
-    subtask, and nothing else; None where it reads edges, or is a source.
+    `has_derived_max_parallelism`: the program did not set the max parallelism, so that a restored job keeps its old
+    one. If `payloads` is set, the payloads of the operators and of the outgoing edges' partitioners are in that blob,
+    and empty here. `cached_input`: the data set of an earlier job that is its only input, one partition per subtask;
+    None if it reads edges, or is a source.
     """
 
     vertex_id: JobVertexId
@@ -139,32 +139,32 @@ class JobVertex(msgspec.Struct, frozen=True):
     cached_input: ClusterDataSetId | None = None
 
     def subtask_name(self, subtask_index: int) -> str:
-        """The name of a subtask for people, who count from one: `Map (2/4)`."""
+        """Return the name of a subtask for people, who count from one: `Map (2/4)`."""
         return f"{self.name} ({subtask_index + 1}/{self.parallelism})"
 
 
 class ArtifactKind(enum.Enum):
-    """Kinds of files that travel with a job."""
+    """Kinds of files shipped with a job."""
 
     FILE = "FILE"
-    """A file that functions ask for by its name."""
+    """A file that functions find by its name."""
     ARCHIVE = "ARCHIVE"
-    """One that is unpacked where it arrives."""
+    """An archive that is unpacked on each host."""
     REQUIREMENTS = "REQUIREMENTS"
-    """A requirements file, whose packages are installed where it arrives."""
+    """A requirements file, whose packages are installed on each host."""
     PACKAGES = "PACKAGES"
-    """An archive of packages from which those of the requirements are installed, and from nowhere else."""
+    """An archive with the only packages that may be installed for the requirements."""
     PYTHON_FILE = "PYTHON_FILE"
-    """A module, or an archive of modules, that functions import from."""
+    """A module, or an archive of modules, that functions can import."""
     PYTHON_FOLDER = "PYTHON_FOLDER"
-    """An archive of a folder of modules, which is unpacked where it arrives, and which functions import from."""
+    """An archive of a folder of modules, which is unpacked on each host, and which functions can import."""
 
 
 class JobArtifact(msgspec.Struct, frozen=True):
-    """A file that travels with a job; its content is here in the client, and in the blob `key` elsewhere.
+    """A file shipped with a job; its content is here in the client, and in the blob `key` elsewhere.
 
-    `name` is what functions call it by, `file_name` what it is called itself. `is_cached_file`: it stands in
-    `pipeline.cached-files`, and not in `python.archives`.
+    `name` is its name for functions, `file_name` its own name. `is_cached_file`: it comes from `pipeline.cached-files`,
+    not from `python.archives`.
     """
 
     kind: ArtifactKind
@@ -187,15 +187,14 @@ class JobGraph(msgspec.Struct, frozen=True):
     plan_json: str = ""
     artifacts: tuple[JobArtifact, ...] = ()
     client_heartbeat_timeout_ms: int = 0
-    """Time without a heartbeat of its client after which it is cancelled; 0: it goes on without a client."""
+    """Time without a heartbeat of the client after which the job is cancelled; 0: it continues without a client."""
     slot_resources: dict[str, ResourceProfile] = {}
-    """Resources of the slots of slot sharing groups that set some, by name; the others have slots of default size."""
+    """Resources of slots by slot sharing group, for groups that set some; the others have slots of default size."""
     python_executable: str = ""
-    """Interpreter of the TaskManagers of the job, where it is another one than that of the cluster, or the name of the
-    job's environment."""
+    """Interpreter of the job's TaskManagers, if it differs from the cluster's, or the name of the job's environment."""
 
     def profile_of(self, slot_sharing_group: str) -> ResourceProfile:
-        """Return the resources that each slot of a group takes; unspecified: the default."""
+        """Return the resources of each slot of a group; unspecified: the default."""
         resources = self.slot_resources.get(slot_sharing_group, UNSPECIFIED)
         return resources.with_interpreter(self.python_executable)
 
@@ -207,7 +206,7 @@ class JobGraph(msgspec.Struct, frozen=True):
         raise KeyError(vertex_id)
 
     def edges_into(self, vertex_id: JobVertexId) -> tuple[JobEdge, ...]:
-        """Edges that `vertex_id` consumes, ordered by input number."""
+        """Return the edges that `vertex_id` consumes, ordered by input number."""
         return tuple(
             sorted(
                 (edge for edge in self.edges if edge.target_vertex_id == vertex_id),
@@ -216,12 +215,12 @@ class JobGraph(msgspec.Struct, frozen=True):
         )
 
     def edges_out_of(self, vertex_id: JobVertexId) -> tuple[JobEdge, ...]:
-        """Edges that `vertex_id` produces."""
+        """Return the edges that `vertex_id` produces."""
         return tuple(edge for edge in self.edges if edge.source_vertex_id == vertex_id)
 
     @property
     def has_cached_streams(self) -> bool:
-        """Return whether it reads results of earlier jobs, or leaves some to later ones."""
+        """Return whether the job reads results of earlier jobs, or leaves some for later ones."""
         return any(vertex.cached_input is not None for vertex in self.vertices) or any(
             edge.result_type.traits.is_persistent for edge in self.edges
         )
@@ -255,9 +254,9 @@ Payload = bytes | memoryview
 
 @dataclass(frozen=True)
 class VertexPayloads:
-    """Pickled specs and types by position of their operator, pickled partitioners by that of the outgoing edge.
+    """Pickled specs and types by the position of their operator, and pickled partitioners by that of the outgoing edge.
 
-    Views where they were decoded: they keep the whole buffer alive, so let go of them once they are loaded.
+    Decoded payloads are views that keep the whole buffer alive: drop them once they are loaded.
     """
 
     specs: tuple[Payload, ...]
@@ -266,7 +265,7 @@ class VertexPayloads:
 
     @classmethod
     def of(cls, vertex: JobVertex, edges: tuple[JobEdge, ...]) -> "VertexPayloads":
-        """The payloads of a vertex that holds them itself; `edges` lead out of it."""
+        """Return the payloads of a vertex that contains them itself; `edges` are its outgoing edges."""
         return cls(
             tuple(operator.payload for operator in vertex.operators),
             tuple(operator.types_payload for operator in vertex.operators),
@@ -275,7 +274,7 @@ class VertexPayloads:
 
     @property
     def size_bytes(self) -> int:
-        """All of them together."""
+        """Return the sum of their sizes."""
         return sum(len(part) for part in (*self.specs, *self.types, *self.partitioners))
 
     def encode(self) -> bytes:
@@ -284,7 +283,7 @@ class VertexPayloads:
 
     @classmethod
     def decode(cls, blob: memoryview) -> "VertexPayloads":
-        """Read a blob without copying; DECODE_ERRORS where it is none."""
+        """Read a blob without copying; raises one of DECODE_ERRORS if it is not valid."""
         return cls(*_DECODER.decode(blob))
 
 
@@ -295,18 +294,18 @@ _DECODER = msgspec.msgpack.Decoder(tuple[_Views, _Views, _Views])
 
 @dataclass(frozen=True)
 class OffloadedGraph:
-    """A graph that is small enough to be a message, and the blobs that it names."""
+    """A graph that is small enough for a message, and the blobs that it names."""
 
     graph: JobGraph
     blobs: dict[BlobKey, bytes]
 
 
 def offload(graph: JobGraph, inline_bytes_max: int) -> OffloadedGraph:
-    """Move payloads of vertices into blobs, the largest first, until the rest is `inline_bytes_max` together.
+    """Move payloads of vertices into blobs, the largest first, until at most `inline_bytes_max` bytes are left.
 
     Artifacts are always moved.
 
-    Pure but not quick: it hashes what it moves. A vertex that was offloaded before stays as it is.
+    Pure but slow, because it hashes the moved payloads. A vertex that was offloaded before is not changed.
     """
     payloads = {
         vertex.vertex_id: VertexPayloads.of(vertex, graph.edges_out_of(vertex.vertex_id))
@@ -342,9 +341,9 @@ def offload(graph: JobGraph, inline_bytes_max: int) -> OffloadedGraph:
 
 
 def with_payloads(graph: JobGraph, content_of: Callable[[BlobKey], bytes]) -> JobGraph:
-    """Return the graph with the payloads of its vertices in it, as it was before `offload`; artifacts stay blobs.
+    """Return the graph with its vertices' payloads, as it was before `offload`; artifacts stay in blobs.
 
-    DECODE_ERRORS where a blob holds no payloads.
+    Raises one of DECODE_ERRORS if a blob holds no payloads.
     """
     replace, vertices, edges = msgspec.structs.replace, list(graph.vertices), list(graph.edges)
     for place, vertex in enumerate(vertices):
@@ -366,13 +365,13 @@ def with_payloads(graph: JobGraph, content_of: Callable[[BlobKey], bytes]) -> Jo
 
 
 def blob_keys(graph: JobGraph) -> tuple[BlobKey, ...]:
-    """The blobs that a graph names, each once."""
+    """Return the blobs that a graph names, each once."""
     keys = (*(v.payloads for v in graph.vertices), *(a.key for a in graph.artifacts))
     return tuple(dict.fromkeys(key for key in keys if key is not None))
 
 
 def blob_text(graph: JobGraph, key: BlobKey) -> str:
-    """Return what is in a blob of a graph, for people."""
+    """Describe the content of a blob of a graph for people."""
     names = ", ".join(f"'{v.name}'" for v in graph.vertices if v.payloads == key)
     if names:
         return f"the functions and collections of {names} ({size_text(key.size_bytes)})"
@@ -381,7 +380,7 @@ def blob_text(graph: JobGraph, key: BlobKey) -> str:
 
 
 def without_content(artifact: JobArtifact) -> JobArtifact:
-    """Return the description of a file, which names the blob that it becomes."""
+    """Return the description of a file without its content, which names its blob."""
     if artifact.key is not None:
         return artifact
     return msgspec.structs.replace(artifact, content=b"", key=BlobKey.of(artifact.content))

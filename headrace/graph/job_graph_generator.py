@@ -1,4 +1,4 @@
-"""Makes the JobGraph of a StreamGraph: chains become vertices, functions become bytes, mistakes become errors.
+"""Makes a JobGraph from a StreamGraph: chains become vertices, functions become bytes, mistakes become errors.
 
 All mistakes in a graph are found here, before submission, and name the operator.
 Source: Flink StreamingJobGraphGenerator.
@@ -50,7 +50,7 @@ AUTO_GENERATE_UIDS: Final = ConfigOption(
 
 
 def generate_job_graph(stream_graph: StreamGraph, job_id: JobId, settings: Settings) -> JobGraph:
-    """Make the graph that is submitted. ProgramError says what is wrong with the program."""
+    """Make the graph that is submitted. ProgramError describes mistakes in the program."""
     check_stream_graph(stream_graph, settings)
     ids = operator_ids(stream_graph)
     chains = build_chains(stream_graph, ChainingRules.from_settings(settings))
@@ -67,7 +67,7 @@ def generate_job_graph(stream_graph: StreamGraph, job_id: JobId, settings: Setti
 
 
 def _job_settings(graph: StreamGraph, settings: Settings) -> dict[str, str]:
-    """Return the job's settings, with the mode that it runs in where the program names one."""
+    """Return the job's settings, with its runtime mode if the program names one."""
     said = settings.to_dict()
     if RUNTIME_MODE.key in said:
         said[RUNTIME_MODE.key] = runtime_mode_of(graph, settings).name
@@ -75,14 +75,14 @@ def _job_settings(graph: StreamGraph, settings: Settings) -> dict[str, str]:
 
 
 def check_stream_graph(graph: StreamGraph, settings: Settings) -> None:
-    """Raise ProgramError for what no cluster could run."""
+    """Raise ProgramError for a graph that no cluster could run."""
     check_program(graph, settings)
     for node in graph.nodes:
         limit = node.max_parallelism or default_max_parallelism(node.parallelism)
         if not 1 <= node.parallelism <= limit <= MAX_PARALLELISM_LIMIT:
             raise ProgramError(
                 f"operator '{node.display_name}' has parallelism {node.parallelism} and max parallelism {limit}: "
-                f"needed is 1 <= parallelism <= max parallelism <= {MAX_PARALLELISM_LIMIT}"
+                f"required is 1 <= parallelism <= max parallelism <= {MAX_PARALLELISM_LIMIT}"
             )
     for edge in graph.edges:
         source, target = graph.node(edge.source_id), graph.node(edge.target_id)
@@ -97,7 +97,7 @@ def check_stream_graph(graph: StreamGraph, settings: Settings) -> None:
 
 
 def check_program(graph: StreamGraph, settings: Settings) -> None:
-    """Raise ProgramError for what is wrong at any parallelism: known before an executor is asked for its slots."""
+    """Raise ProgramError for mistakes that do not depend on the parallelism, before an executor is asked for slots."""
     if not graph.nodes:
         raise ProgramError("No operators defined in streaming topology. Cannot execute.")
     _check_runtime_mode(graph, settings)
@@ -117,8 +117,8 @@ def _check_shuffle_mode(graph: StreamGraph, settings: Settings) -> None:
     is_stored = mode.result_type.traits.release_by is ReleaseBy.SCHEDULER
     if is_stored and unbounded is not None:
         raise ProgramError(
-            f"{BATCH_SHUFFLE_MODE.key} {mode.name} needs bounded sources, but '{unbounded.display_name}' has no "
-            "end: its results would be stored for ever"
+            f"{BATCH_SHUFFLE_MODE.key} {mode.name} needs bounded sources, but '{unbounded.display_name}' has no end: "
+            "its results would be stored forever"
         )
 
 
@@ -128,8 +128,8 @@ def _check_cached_streams(graph: StreamGraph) -> None:
     if unbounded is not None and kept is not None:
         cached = graph.node(kept.source_id)
         raise ProgramError(
-            f"the cached stream of '{cached.display_name}' is there once its job has finished, but "
-            f"'{unbounded.display_name}' in the same job has no end: cache it in a job of bounded sources alone"
+            f"the cached stream of '{cached.display_name}' can be read only after its job has finished, but "
+            f"'{unbounded.display_name}' in the same job has no end: cache it in a job with bounded sources only"
         )
 
 
@@ -146,7 +146,7 @@ def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
 
 
 def runtime_mode_of(graph: StreamGraph, settings: Settings) -> RuntimeExecutionMode:
-    """Return the mode that the job runs in: what AUTOMATIC stands for is decided here."""
+    """Return the mode in which the job runs; AUTOMATIC is resolved here."""
     mode = RuntimeExecutionMode[settings.get_option(RUNTIME_MODE)]
     if mode is not RuntimeExecutionMode.AUTOMATIC:
         return mode
@@ -184,7 +184,7 @@ def _max_parallelism(chain: Chain) -> int:
 
 
 def _chain_name(chain: Chain, node: StreamNode) -> str:
-    """`A -> B`, and `A -> (B, C -> D)` where a chain branches."""
+    """Return a chain's name: `A -> B`, or `A -> (B, C -> D)` if the chain branches."""
     ids = {edge.target_id for edge in chain.edges if edge.source_id == node.node_id}
     followers = [_chain_name(chain, n) for n in chain.nodes if n.node_id in ids]
     if not followers:

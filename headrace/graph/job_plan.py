@@ -1,6 +1,6 @@
 """JobPlan: a job's vertices and the edges between them, for people and their browsers.
 
-The description of a vertex is HTML: the tree of its chained operators, one to a line, as Flink's JobGraph has it.
+The description of a vertex is HTML: the tree of its chained operators, one per line, as in Flink's JobGraph.
 Source: Flink JsonPlanGenerator, JobPlanInfo, StreamingJobGraphGenerator (VertexDescriptionMode.TREE).
 """
 
@@ -26,7 +26,7 @@ class PlanInput(msgspec.Struct, frozen=True):
 
 
 class OperatorNode(msgspec.Struct, frozen=True):
-    """One operator of a vertex. `uid` is empty where the program gave none."""
+    """One operator of a vertex. `uid` is empty if the program gave none."""
 
     operator_id: OperatorId
     uid: str
@@ -65,7 +65,7 @@ class JobPlan(msgspec.Struct, frozen=True):
 
 
 def job_type_of(graph: JobGraph) -> str:
-    """Return Flink's name for the mode that a job runs in."""
+    """Return Flink's name for the mode in which a job runs."""
     mode = RuntimeExecutionMode
     return (mode.BATCH if runs_in_batch(Settings(graph.settings)) else mode.STREAMING).name
 

@@ -1,9 +1,9 @@
-"""Operator ids: stable across restarts, from the program's structure alone and never from chaining.
+"""Operator ids: stable across restarts, derived only from the program's structure, not from chaining.
 
-An operator with a uid has the id of that uid, whatever surrounds it: the same bytes as in Flink, from murmur3_128. The
-others hash their kind, their name, the ids of their inputs and their ordinal among equals. Of operators that are equal
-in all of that, those downstream of them decide which is the first, and only then the order of the program: branches
-that do not depend on each other may be written in any order. A new operator changes no id upstream of it.
+The id of an operator with a uid depends only on the uid: the same bytes as in Flink, from murmur3_128. The other ids
+hash the operator's kind, its name, the ids of its inputs and its ordinal among equal operators. Equal operators are
+ordered by the operators downstream of them, and only then by the order of the program: independent branches may be
+written in any order. A new operator changes no id upstream of it.
 Source: Flink StreamGraphHasherV2, whose ids also depend on chaining and on traversal (FLINK-33962); Appleby,
 MurmurHash3_x64_128; Guava asBytes order.
 """
@@ -67,19 +67,19 @@ _SEPARATOR: Final = "\x1f"
 
 
 class DuplicateUidError(ProgramError):
-    """Two operators were given one uid."""
+    """Raised if two operators were given the same uid."""
 
     def __init__(self, uid: str, names: Iterable[str]) -> None:
         self.uid = uid
         self.operator_names = tuple(names)
         super().__init__(
             f"the uid '{uid}' is given to several operators: {', '.join(self.operator_names)}; "
-            "a uid ties state to one operator, choose another for each"
+            "a uid ties state to one operator: choose a different uid for each"
         )
 
 
 def operator_ids(graph: StreamGraph) -> dict[int, OperatorId]:
-    """Return the id of every node, by node id. DuplicateUidError where two nodes share a uid."""
+    """Return the id of every node, by node id. DuplicateUidError if two nodes share a uid."""
     _check_uids(graph)
     followers = _downstream_hashes(graph)
     ids: dict[int, OperatorId] = {}
@@ -119,7 +119,7 @@ def _check_uids(graph: StreamGraph) -> None:
 
 
 def _levels(graph: StreamGraph) -> list[list[StreamNode]]:
-    """Nodes by the length of the longest way from a source: equals always stand in one level."""
+    """Return nodes by the length of the longest path from a source; equal nodes are always in the same level."""
     depth: dict[int, int] = {}
     levels: dict[int, list[StreamNode]] = defaultdict(list)
     for node in graph.topological_order():

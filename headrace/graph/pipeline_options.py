@@ -22,7 +22,9 @@ FREE_PREFIXES: Final = (
     "metrics.reporter.",
     "external-resource.",
 )
-"""Prefixes of keys that no option declares: those of Spark, of the program, and of reporters, which check their own."""
+"""Prefixes of keys that no option declares: those of Spark, of the program, and of reporters, which check their own
+keys.
+"""
 
 PARALLELISM: Final = ConfigOption(
     "parallelism.default",
@@ -50,7 +52,7 @@ CHAIN_DIFFERENT_MAX_PARALLELISM: Final = ConfigOption(
     doc="Whether operators of different max parallelism may be chained.",
 )
 PIPELINE_NAME: Final = ConfigOption(
-    "pipeline.name", str, default="", doc="Name of the job where execute() is given none."
+    "pipeline.name", str, default="", doc="Name of the job if execute() is called without one."
 )
 AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
     "pipeline.auto-watermark-interval",
@@ -62,7 +64,7 @@ WATERMARK_IDLE_TIMEOUT: Final = ConfigOption(
     "headrace.watermarks.idle-timeout",
     timedelta,
     default=timedelta(minutes=1),
-    doc="Time after which a silent unbounded input no longer holds event time back, where its watermark strategy sets "
+    doc="Time after which a silent unbounded input no longer holds event time back, if its watermark strategy sets "
     "no idleness; 0: never. Time under back pressure does not count, and bounded inputs are always waited for.",
 )
 WATERMARK_MAX_AHEAD: Final = ConfigOption(
@@ -85,8 +87,8 @@ OBJECT_REUSE: Final = ConfigOption(
     bool,
     default=False,
     doc="Whether the functions of one task pass records to each other without copying. If not, mutable records (lists, "
-    "dicts, rows, objects) are copied when a function emits them, so that no function sees what another one changes "
-    "later.",
+    "dicts, rows, objects) are copied when a function emits them, so that no function sees later changes of another "
+    "one.",
 )
 BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
     "execution.buffer-timeout.enabled",
@@ -118,15 +120,17 @@ CACHED_FILES: Final = ConfigOption(
     "pipeline.cached-files",
     str,
     default="",
-    doc="Files by name, `name:a,path:/a;name:b,path:/b`, which travel with the job, as register_cached_file says them; "
+    doc="Files by name, `name:a,path:/a;name:b,path:/b`, which are shipped with the job, as register_cached_file "
+    "sets them; "
     "functions find them with get_distributed_cache of their runtime context.",
 )
 PYTHON_REQUIREMENTS: Final = ConfigOption(
     "python.requirements",
     str,
     default="",
-    doc="A requirements file, of which each host makes a virtual environment on top of the workers' packages, once. "
-    "The job's TaskManagers run in it. With `file#folder` packages come from that folder alone, without a network.",
+    doc="A requirements file, from which each host makes a virtual environment on top of the workers' packages, "
+    "once. The job's TaskManagers run in it. With `file#folder` packages are installed only from that folder, "
+    "without a network.",
 )
 PYTHON_ARCHIVES: Final = ConfigOption(
     "python.archives",
@@ -140,14 +144,15 @@ PYTHON_EXECUTABLE: Final = ConfigOption(
     str,
     default="",
     doc="Interpreter of the job's TaskManagers, of the driver's version and with its packages: its path on every host, "
-    "or one in an archive of python.archives (`venv.zip/venv/bin/python`). A job with a cluster of its own sets with a "
-    "path what spark.pyspark.python sets, which wins. Otherwise it has TaskManagers of its own, with one slot each.",
+    "or one in an archive of python.archives (`venv.zip/venv/bin/python`). For a job with a cluster of its own, a "
+    "path sets spark.pyspark.python unless that is set. Otherwise the job gets TaskManagers of its own, with one "
+    "slot each.",
 )
 ARTIFACT_SIZE_MAX: Final = ConfigOption(
     "headrace.artifacts.size-max",
     SizeBytes,
     SizeBytes(1 << 30),
-    "Bytes that the files of one job may have together, and that they may have once they are unpacked.",
+    "Largest total size of the files of one job, both packed and unpacked.",
 )
 _IN_THE_WORKER: Final = "functions run in the worker process itself"
 _NO_CACHE: Final = "state is in the process of the functions that read it"
@@ -155,16 +160,16 @@ _NO_CACHE: Final = "state is in the process of the functions that read it"
 PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
     ConfigOption(
         "python.fn-execution.bundle.size", int, 1000,
-        "Records that are handed to a Python process together.", unobeyed=_IN_THE_WORKER,
+        "Number of records that are passed to a Python process together.", unobeyed=_IN_THE_WORKER,
     ),
     ConfigOption(
         "python.fn-execution.bundle.time", int, 1000,
-        "Milliseconds after which an incomplete bundle is handed over.", unobeyed=_IN_THE_WORKER,
+        "Milliseconds after which an incomplete bundle is passed on.", unobeyed=_IN_THE_WORKER,
     ),
     ConfigOption(
         "python.fn-execution.arrow.batch.size", int, 1000,
         "Rows of a batch for vectorised functions.",
-        unobeyed="functions are given batches as they come",
+        unobeyed="functions receive batches as they arrive",
     ),
     ConfigOption(
         "python.fn-execution.memory.managed", bool, True,
@@ -176,19 +181,19 @@ PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
     ),
     ConfigOption(
         "python.state.cache-size", int, 1000,
-        "Values of state that a Python process caches.", unobeyed=_NO_CACHE,
+        "Number of values of state that a Python process caches.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
         "python.map-state.read-cache-size", int, 1000,
-        "Entries read from a map state that a Python process caches.", unobeyed=_NO_CACHE,
+        "Number of entries read from a map state that a Python process caches.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
         "python.map-state.write-cache-size", int, 1000,
-        "Entries put into a map state that a Python process caches.", unobeyed=_NO_CACHE,
+        "Number of entries put into a map state that a Python process caches.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
         "python.map-state.iterate-response-batch-size", int, 1000,
-        "Entries of a map state that are fetched together.", unobeyed=_NO_CACHE,
+        "Number of entries of a map state that are fetched together.", unobeyed=_NO_CACHE,
     ),
     ConfigOption(
         "python.logging.default.level", str, "INFO", "Level of the functions' loggers.",
@@ -232,14 +237,14 @@ TASK_CANCELLATION_TIMEOUT: Final = ConfigOption(
     "task.cancellation.timeout",
     timedelta,
     default=timedelta(minutes=3),
-    doc="Time after which a TaskManager whose task does not end is given up.",
+    doc="Time after which a TaskManager is stopped if its task does not end.",
 )
 TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
     "task.cancellation.interval",
     timedelta,
     default=timedelta(seconds=30),
     doc="Time between two attempts to interrupt a task that is being cancelled.",
-    refused=f"a task is asked to end once; to bound how long it may take, use {TASK_CANCELLATION_TIMEOUT.key}",
+    refused=f"a task is asked only once to end; to limit its time, use {TASK_CANCELLATION_TIMEOUT.key}",
 )
 
 
@@ -250,7 +255,7 @@ def global_job_parameters(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def archive_interpreter(settings: Settings) -> str:
-    """Return `python.executable` where it names a file in one of `python.archives`; else nothing."""
+    """Return `python.executable` if it names a file in one of `python.archives`, else an empty string."""
     executable = settings.get_option(PYTHON_EXECUTABLE).removeprefix("./")
     archives = [
         said.strip().partition("#") for said in settings.get_option(PYTHON_ARCHIVES).split(",")
@@ -266,7 +271,7 @@ def cached_files(text: str) -> dict[str, str]:
 
 
 def executable_cached_files(text: str) -> set[str]:
-    """Return the names of files of `pipeline.cached-files` that are programs."""
+    """Return the names of the files of `pipeline.cached-files` that are executable."""
     return {file["name"] for file in _cached_files(text) if file.get("executable") == "true"}
 
 
@@ -275,7 +280,7 @@ def _cached_files(text: str) -> list[dict[str, str]]:
 
 
 class BatchShuffleMode(enum.Enum):
-    """The kinds of exchange a job may choose between. Names are Flink's."""
+    """Kinds of exchange that a job may use. Names are Flink's."""
 
     ALL_EXCHANGES_PIPELINED = ResultPartitionType.PIPELINED_BOUNDED
     ALL_EXCHANGES_BLOCKING = ResultPartitionType.BLOCKING
@@ -294,7 +299,8 @@ BATCH_SHUFFLE_MODE: Final = ConfigOption(
     default=BatchShuffleMode.ALL_EXCHANGES_PIPELINED.name,
     doc="How tasks of a bounded job exchange rows: ALL_EXCHANGES_PIPELINED, while the producer runs; "
     "ALL_EXCHANGES_BLOCKING, through files (io.tmp.dirs), once it has finished; ALL_EXCHANGES_HYBRID_FULL or "
-    "ALL_EXCHANGES_HYBRID_SELECTIVE, while it runs, with files for all, or for what memory does not hold.",
+    "ALL_EXCHANGES_HYBRID_SELECTIVE, while it runs, with files for all rows, or only for those that do not fit into "
+    "memory.",
     choices=tuple(BatchShuffleMode.__members__),
 )
 
@@ -311,7 +317,7 @@ RUNTIME_MODE: Final = ConfigOption(
     "execution.runtime-mode",
     str,
     default=RuntimeExecutionMode.STREAMING.name,
-    doc="STREAMING, BATCH (on stages of the program's own Spark) or AUTOMATIC (BATCH where every source is bounded).",
+    doc="STREAMING, BATCH (on stages of the program's own Spark) or AUTOMATIC (BATCH if every source is bounded).",
     choices=tuple(RuntimeExecutionMode.__members__),
 )
 
@@ -334,20 +340,20 @@ APPROXIMATE_LOCAL_RECOVERY: Final = ConfigOption(
     "execution.state-recovery.approximate-local-recovery",
     bool,
     default=False,
-    doc="Whether a failed task restarts with its downstream tasks alone, while upstream tasks go on: records on their "
-    "way to it are lost. For pipelined exchanges; not together with unaligned checkpoints.",
+    doc="Whether a failed task restarts only with its downstream tasks, while upstream tasks continue: records in "
+    "transit to it are lost. Only for pipelined exchanges, without unaligned checkpoints.",
     deprecated_keys=("execution.checkpointing.approximate-local-recovery",),
 )
 NO_BUFFER_TIMEOUT: Final = -1
 
 
 def shuffle_mode_of(settings: Settings) -> BatchShuffleMode:
-    """Return the job's choice. ConfigurationError for a name that is none."""
+    """Return the job's shuffle mode. ConfigurationError for an unknown name."""
     return BatchShuffleMode[settings.get_option(BATCH_SHUFFLE_MODE)]
 
 
 def result_type_of(settings: Settings) -> ResultPartitionType:
-    """Return what every edge between two tasks becomes. ConfigurationError."""
+    """Return the result type of every edge between two tasks. ConfigurationError."""
     mode = shuffle_mode_of(settings)
     is_pipelined = mode is BatchShuffleMode.ALL_EXCHANGES_PIPELINED
     if is_pipelined and settings.get_option(APPROXIMATE_LOCAL_RECOVERY):
@@ -356,12 +362,10 @@ def result_type_of(settings: Settings) -> ResultPartitionType:
 
 
 def buffer_timeout_of(result_type: ResultPartitionType, stated_ms: int) -> int:
-    """Return the buffer timeout of an edge: none where nobody reads while its producer runs."""
+    """Return the buffer timeout of an edge: none if consumers read only after the producer has finished."""
     return NO_BUFFER_TIMEOUT if result_type.traits.is_blocking else stated_ms
 
 
 withdraw_options(
-    {
-        "pipeline.closure-cleaner-level": "leave it out: functions in Python have no closures to clean"
-    }
+    {"pipeline.closure-cleaner-level": "remove it: Python functions have no closures to clean"}
 )

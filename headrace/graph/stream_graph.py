@@ -1,6 +1,6 @@
 """StreamGraph: the user's program, one node per operator, frozen.
 
-Union, partitioning and side outputs are no nodes: they are folded into the edges. Edges are joined to nodes by id;
+Union, partitioning and side outputs are not nodes: they are folded into the edges. Edges are joined to nodes by id;
 ids grow in the order in which the program made its operators.
 Source: Flink StreamGraph, StreamNode, StreamEdge.
 """
@@ -50,8 +50,8 @@ class StreamNode:
 
     `max_parallelism` is None until the job graph decides. `is_function` marks operators around user functions that
     plans may show merged with their neighbours. `is_bounded` is False for a source without an end. `location` is the
-    user's file and line where the operator was made. `cached_input` is the data set of an earlier job that it reads in
-    place of the operators that made it.
+    file and line of the user's program that made the operator. `cached_input` is the data set of an earlier job that
+    the node reads instead of running the operators that made it.
     """
 
     node_id: int
@@ -73,7 +73,7 @@ class StreamNode:
 
     @property
     def display_name(self) -> str:
-        """Name in vertices, plans and metrics: sources and sinks say what they are."""
+        """Return the name in vertices, plans and metrics, which marks sources and sinks."""
         prefix = {NodeRole.SOURCE: "Source: ", NodeRole.SINK: "Sink: "}.get(self.role, "")
         return prefix + self.name
 
@@ -82,7 +82,7 @@ class StreamNode:
 class StreamEdge:
     """An edge from the output (or side output) of one node to input `input_number` of another.
 
-    A union is several edges of one input number. `is_kept`: what goes along it is for later jobs too.
+    A union is several edges of one input number. `is_kept`: True if its rows are also stored for later jobs.
     """
 
     source_id: int
@@ -98,8 +98,8 @@ class StreamEdge:
 class StreamGraph:
     """Nodes by ascending id and edges in the order in which inputs were attached.
 
-    `assumed_parallelism`: the one that stands for the executor's in the nodes that have it, where that is not known.
-    `slot_resources`: of slot sharing groups whose slots have a size of their own, by name.
+    `assumed_parallelism`: the placeholder for the executor's parallelism in the nodes, if that is not known.
+    `slot_resources`: resources of slot sharing groups whose slots have a size of their own, by name.
     """
 
     job_name: str
@@ -137,15 +137,15 @@ class StreamGraph:
         return self._nodes_by_id[node_id]
 
     def edges_into(self, node_id: int) -> tuple[StreamEdge, ...]:
-        """Edges that the node consumes, ordered by input number, then as attached."""
+        """Return the edges that the node consumes, ordered by input number, then as attached."""
         return self._edges_by_target.get(node_id, ())
 
     def edges_out_of(self, node_id: int) -> tuple[StreamEdge, ...]:
-        """Edges that the node produces, in the order in which consumers were attached."""
+        """Return the edges that the node produces, in the order in which consumers were attached."""
         return self._edges_by_source.get(node_id, ())
 
     def topological_order(self) -> tuple[StreamNode, ...]:
-        """Return the nodes, producers first; among those that are ready the smallest id first.
+        """Return the nodes, producers first; the smallest id first among those whose producers precede.
 
         A program makes operators after their inputs, so ascending ids are such an order already.
         """
@@ -164,6 +164,6 @@ class StreamGraph:
 
 
 def describe_edge(edge: StreamEdge) -> str:
-    """Producer, way and side output of an edge in a few words."""
+    """Describe producer, partitioning and side output of an edge briefly."""
     side = f" side output '{edge.side_output_tag}'" if edge.side_output_tag else ""
     return f"{edge.source_id}{side} {edge.partitioning.kind.value}, input {edge.input_number}"

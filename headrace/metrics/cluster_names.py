@@ -1,6 +1,6 @@
-"""Names of metrics of processes, of the cluster and of its jobs; those of tasks stand in `names`.
+"""Names of metrics of processes, of the cluster and of its jobs; those of tasks are in `names`.
 
-Names are Flink's, also where they speak of a JVM, so that its dashboards find them.
+Names are Flink's, even if they mention a JVM, so that Flink's dashboards find them.
 """
 
 from typing import Final
@@ -17,19 +17,23 @@ CPU_LOAD = _row("Status.JVM.CPU.Load", _G, "0…1", _PROCESS, "Share of all proc
 CPU_TIME = _row("Status.JVM.CPU.Time", _G, "ns", _PROCESS, "Processor time since the start.")
 HEAP_USED = _row("Status.JVM.Memory.Heap.Used", _G, "bytes", _PROCESS, "Resident memory.")
 HEAP_COMMITTED = _row(
-    "Status.JVM.Memory.Heap.Committed", _G, "bytes", _PROCESS, "Most resident memory so far."
+    "Status.JVM.Memory.Heap.Committed", _G, "bytes", _PROCESS, "Largest resident memory so far."
 )
 HEAP_MAX = _row(
-    "Status.JVM.Memory.Heap.Max", _G, "bytes", _PROCESS, "Memory that the process may count on."
+    "Status.JVM.Memory.Heap.Max", _G, "bytes", _PROCESS, "Memory that is available to the process."
 )
 NON_HEAP_USED = _row(
     "Status.JVM.Memory.NonHeap.Used", _G, "bytes", _PROCESS, "Arrow's memory: a part of Heap."
 )
 NON_HEAP_COMMITTED = _row(
-    "Status.JVM.Memory.NonHeap.Committed", _G, "bytes", _PROCESS, "Most of Arrow's memory so far."
+    "Status.JVM.Memory.NonHeap.Committed", _G, "bytes", _PROCESS, "Largest Arrow memory so far."
 )
 NON_HEAP_MAX = _row(
-    "Status.JVM.Memory.NonHeap.Max", _G, "bytes", _PROCESS, "-1, as it has no bound of its own."
+    "Status.JVM.Memory.NonHeap.Max",
+    _G,
+    "bytes",
+    _PROCESS,
+    "-1, because it has no limit of its own.",
 )
 DIRECT_USED = _row(
     "Status.JVM.Memory.Direct.MemoryUsed", _G, "bytes", _PROCESS, "Arrow's memory, as NonHeap.Used."
@@ -39,11 +43,13 @@ DIRECT_CAPACITY = _row(
     _G,
     "bytes",
     _PROCESS,
-    "Most of Arrow's memory so far.",
+    "Largest Arrow memory so far.",
 )
-THREADS_COUNT = _row("Status.JVM.Threads.Count", _G, "", _PROCESS, "Threads, native ones too.")
+THREADS_COUNT = _row(
+    "Status.JVM.Threads.Count", _G, "", _PROCESS, "Threads, including native ones."
+)
 CLASSES_LOADED = _row(
-    "Status.JVM.ClassLoader.ClassesLoaded", _G, "", _PROCESS, "Python modules that are loaded."
+    "Status.JVM.ClassLoader.ClassesLoaded", _G, "", _PROCESS, "Loaded Python modules."
 )
 GC_COUNT = _row(
     "Status.JVM.GarbageCollector.All.Count", _G, "", _PROCESS, "Collections of all generations."
@@ -58,21 +64,21 @@ GC_TIME_PER_SECOND = _row(
 )
 FILES_OPEN = _row("Status.JVM.FileDescriptor.Open", _G, "", _PROCESS, "Open files and sockets.")
 FILES_MAX = _row(
-    "Status.JVM.FileDescriptor.Max", _G, "", _PROCESS, "Most files and sockets that may be open."
+    "Status.JVM.FileDescriptor.Max", _G, "", _PROCESS, "Maximum number of open files and sockets."
 )
 MANAGED_USED = _row(
     "Status.Flink.Memory.Managed.Used",
     _G,
     "bytes",
     _PROCESS,
-    "What RocksDB and columnar states hold, which may be more than managed memory; of a TaskManager alone.",
+    "Memory of RocksDB and columnar states, which may exceed managed memory; only of a TaskManager.",
 )
 MANAGED_TOTAL = _row(
     "Status.Flink.Memory.Managed.Total",
     _G,
     "bytes",
     _PROCESS,
-    "Managed memory, or what RocksDB's databases share where that is more.",
+    "Managed memory, or the shared memory of RocksDB's databases if that is larger.",
 )
 CONTROL_THREAD_LAG = _row(
     "Status.Headrace.ControlThread.LagMs",
@@ -107,28 +113,30 @@ TASKS_RUNNING = _row(
     _G,
     "",
     _PROCESS,
-    "Subtasks that have not ended, of a TaskManager alone.",
+    "Subtasks that have not ended; only of a TaskManager.",
 )
 TASK_RECORDS_IN = _row(
     "Status.Headrace.Tasks.NumRecordsIn",
     _G,
     "",
     _PROCESS,
-    "Records that all its subtasks have received, also those that have ended; of a TaskManager alone.",
+    "Records that all its subtasks, including ended ones, have received; only of a TaskManager.",
 )
 TASK_RECORDS_OUT = _row(
     "Status.Headrace.Tasks.NumRecordsOut",
     _G,
     "",
     _PROCESS,
-    "Records that all its subtasks have sent, also those that have ended; of a TaskManager alone.",
+    "Records that all its subtasks, including ended ones, have sent; only of a TaskManager.",
 )
 # The cluster and its jobs, as the driver knows them.
-NUM_TASK_MANAGERS = _row(
-    "numRegisteredTaskManagers", _G, "", _CLUSTER, "TaskManagers that are there."
-)
+NUM_TASK_MANAGERS = _row("numRegisteredTaskManagers", _G, "", _CLUSTER, "Registered TaskManagers.")
 NUM_PENDING_TASK_MANAGERS = _row(
-    "numPendingTaskManagers", _G, "", _CLUSTER, "TaskManagers that were asked for."
+    "numPendingTaskManagers",
+    _G,
+    "",
+    _CLUSTER,
+    "Requested TaskManagers that have not registered yet.",
 )
 START_WORKER_FAILURE_RATE = _row(
     "startWorkFailurePerSecond",
@@ -148,7 +156,11 @@ UPTIME = _row(
     "Time for which the job has run: 0 while it does not, -1 once it has ended.",
 )
 DOWNTIME = _row(
-    "downtime", _G, "ms", _JOB, "Time since it failed, while it does not run; -1 once it has ended."
+    "downtime",
+    _G,
+    "ms",
+    _JOB,
+    "Time since the job failed, while it does not run; -1 once it has ended.",
 )
 CREATED_TIME = _row("createdTime", _G, "ms", _JOB, "Time in status CREATED, 0 in any other.")
 RUNNING_TIME = _row("runningTime", _G, "ms", _JOB, "Time in status RUNNING, 0 in any other.")
@@ -178,7 +190,7 @@ NUM_RESCALES = _row(
     _G,
     "",
     _JOB,
-    "Changes of its parallelism while it ran: 0, as only another start of a job changes it.",
+    "Changes of the job's parallelism while it ran: always 0, because only a new start of the job changes it.",
 )
 LAST_CHECKPOINT_SIZE = _row(
     "lastCheckpointSize", _G, "bytes", _JOB, "Bytes written for the last checkpoint."
@@ -188,21 +200,21 @@ LAST_CHECKPOINT_FULL_SIZE = _row(
     _G,
     "bytes",
     _JOB,
-    "All state of the last checkpoint, older files included.",
+    "All state of the last checkpoint, including older files.",
 )
 LAST_CHECKPOINT_METADATA_SIZE = _row(
     "lastCheckpointMetadataSize",
     _G,
     "bytes",
     _JOB,
-    "The metadata file of the last checkpoint; 0 where it lies in the driver's memory.",
+    "The metadata file of the last checkpoint; 0 if it is in the driver's memory.",
 )
 LAST_CHECKPOINT_PROCESSED = _row(
     "lastCheckpointProcessedData",
     _G,
     "bytes",
     _JOB,
-    "Rows that were processed while barriers were aligned: 0, as channels wait there.",
+    "Rows that were processed while barriers were aligned: always 0, because channels wait.",
 )
 LAST_CHECKPOINT_DURATION = _row(
     "lastCheckpointDuration",
@@ -216,21 +228,21 @@ LAST_CHECKPOINT_PERSISTED = _row(
     _G,
     "bytes",
     _JOB,
-    "Rows in flight that were stored with the last checkpoint.",
+    "In-flight rows that were stored with the last checkpoint.",
 )
 LAST_CHECKPOINT_COMPLETED = _row(
     "lastCheckpointCompletedTimestamp",
     _G,
     "epoch ms",
     _JOB,
-    "When the last checkpoint was published.",
+    "Time at which the last checkpoint was published.",
 )
 LAST_CHECKPOINT_RESTORED = _row(
     "lastCheckpointRestoreTimestamp",
     _G,
     "epoch ms",
     _JOB,
-    "When the job, or a part of it, last began with a checkpoint; -1 if never.",
+    "Time of the last restore of the job or a part of it; -1 if never.",
 )
 LAST_CHECKPOINT_ID = _row(
     "lastCompletedCheckpointId", _G, "", _JOB, "Number of the last checkpoint."
@@ -240,16 +252,16 @@ CHECKPOINTS_COMPLETED = _row(
     _G,
     "",
     _JOB,
-    "Checkpoints that were completed, savepoints included.",
+    "Completed checkpoints, including savepoints.",
 )
-CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "Checkpoints that failed.")
+CHECKPOINTS_FAILED = _row("numberOfFailedCheckpoints", _G, "", _JOB, "Failed checkpoints.")
 CHECKPOINTS_IN_PROGRESS = _row(
-    "numberOfInProgressCheckpoints", _G, "", _JOB, "Checkpoints under way."
+    "numberOfInProgressCheckpoints", _G, "", _JOB, "Checkpoints in progress."
 )
-CHECKPOINTS_TOTAL = _row("totalNumberOfCheckpoints", _G, "", _JOB, "Checkpoints that were begun.")
+CHECKPOINTS_TOTAL = _row("totalNumberOfCheckpoints", _G, "", _JOB, "Checkpoints that were started.")
 # The coordinator of an operator, in the driver.
 NUM_EVENTS_IN = _row(
-    "numEventsIn", _C, "", _COORDINATOR, "Events of subtasks, each once however often it was sent."
+    "numEventsIn", _C, "", _COORDINATOR, "Events of subtasks, without repetitions."
 )
 NUM_EVENTS_OUT = _row("numEventsOut", _C, "", _COORDINATOR, "Events for subtasks.")
 NUM_REGISTERED_READERS = _row(
@@ -257,35 +269,35 @@ NUM_REGISTERED_READERS = _row(
     _G,
     "",
     _COORDINATOR,
-    "Readers of a source that run and have registered.",
+    "Registered readers of a source.",
 )
 NUM_SPLITS_ASSIGNED = _row(
     "numSplitsAssigned",
     _C,
     "",
     _COORDINATOR,
-    "Splits that readers were given, again after failures.",
+    "Splits assigned to readers, including repetitions after failures.",
 )
 NUM_SPLITS_RETURNED = _row(
     "numSplitsReturned",
     _C,
     "",
     _COORDINATOR,
-    "Splits that came back, as their reader failed before a checkpoint had them.",
+    "Splits that were taken back, because their reader failed before a checkpoint included them.",
 )
 UNASSIGNED_SPLITS = _row(
     "unassignedSplits",
     _G,
     "",
     _COORDINATOR,
-    "Splits that are found and that no reader has, below `enumerator`, where the connector tells: files and Kafka.",
+    "Splits that are found but not assigned, below `enumerator`, if the connector reports them: files and Kafka.",
 )
 BUFFERED_BYTES = _row(
     "bufferedBytes",
     _G,
     "bytes",
     _COORDINATOR,
-    "Collected records that the client has not fetched, and those that wait for a checkpoint.",
+    "Collected records that the client has not fetched, including those that wait for a checkpoint.",
 )
 CLUSTER_METRIC_NAMES: Final[tuple[MetricName, ...]] = _table.rows()
 """All rows, in the order of this file."""

@@ -1,7 +1,7 @@
-"""Combination of subtasks' values: the values of a vertex, by the rule that each metric's row states.
+"""Combination of subtasks' values into the value of their vertex, by the rule in each metric's row.
 
-Only the name of a user's metric is known: the endings that instruments add tell minima, maxima and quantiles;
-everything else is summed.
+For user metrics only the name is known: the suffixes of instruments identify minima, maxima and quantiles; everything
+else is summed.
 """
 
 import functools
@@ -24,7 +24,7 @@ _ENDINGS: Final = {
 
 
 def combination_of(name: str) -> Combination:
-    """Return the rule for a name as in a snapshot: plain, or below an operator and groups of the user's."""
+    """Return the rule for a name of a snapshot: plain, or below an operator and user groups."""
     last = name.rpartition(".")[2]
     rule = _RULES.get(last)
     if rule is None:
@@ -34,9 +34,9 @@ def combination_of(name: str) -> Combination:
 
 
 def combine_metrics(snapshots: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return one snapshot for several; a name that some of them lack is combined over those that have it.
+    """Return one snapshot for several; a name that some of them lack is combined over the others.
 
-    Subtasks of a vertex have the same names as a rule: their snapshots are combined column by column.
+    Subtasks of a vertex usually have the same names: then their snapshots are combined column by column.
     """
     alike: dict[tuple[str, ...], list[Iterable[float]]] = {}
     for snapshot in snapshots:
@@ -53,7 +53,7 @@ def combine_metrics(snapshots: Iterable[Mapping[str, float]]) -> dict[str, float
 
 
 def combined_value(name: str, snapshots: Iterable[Mapping[str, float]]) -> float | None:
-    """Return what `combine_metrics` has under `name`, and None where it has nothing."""
+    """Return the value of `combine_metrics` for `name`, or None if there is none."""
     values = [snapshot[name] for snapshot in snapshots if name in snapshot]
     return _COMBINERS[combination_of(name)](values) if values else None
 

@@ -1,7 +1,7 @@
-"""Event time that a task has reached, as its metrics tell it.
+"""Event time that a task has reached, according to its metrics.
 
-It is that of one subtask. Of several, `headrace run --progress` shows the least once each of them has one, `headrace
-top` and the history of a job that of those which have one.
+For several subtasks, `headrace run --progress` shows the minimum once each of them has one; `headrace top` and the
+history of a job show the minimum of those that have one.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from headrace.metrics.metric_name import MetricName
 from headrace.metrics.names import CURRENT_INPUT_WATERMARK, CURRENT_OUTPUT_WATERMARK
 
 _ROUNDING: Final = 1024
-"""Watermarks come as doubles: the largest may come a little smaller or larger."""
+"""Watermarks arrive as doubles: the largest may be rounded up or down."""
 
 
 def event_time_of(value_of: Callable[[MetricName], float | None]) -> int | None:
-    """Return the watermark that came in or, of a source, which receives none, that it sent; None before the first.
+    """Return the received watermark or, for a source, which receives none, the sent one; None before the first.
 
-    `value_of`: the value of a metric, None where there is none. Epoch milliseconds.
+    `value_of` returns the value of a metric, or None. The result is in epoch milliseconds.
     """
     for row in (CURRENT_INPUT_WATERMARK, CURRENT_OUTPUT_WATERMARK):
         value = value_of(row)
@@ -33,5 +33,5 @@ def is_last(event_time_ms: int) -> bool:
 
 
 def lag_ms(event_time_ms: int | None, now_ms: int) -> int | None:
-    """Return by how much event time is behind the clock; None before the first watermark and after the last one."""
+    """Return how far event time is behind the clock; None before the first watermark and after the last one."""
     return None if event_time_ms is None or is_last(event_time_ms) else now_ms - event_time_ms

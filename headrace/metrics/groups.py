@@ -1,4 +1,4 @@
-"""MetricGroup: the tree in which metrics hang, one group per job, task, operator and user-made sub-group."""
+"""MetricGroup: the tree of metrics, with one group per job, task, operator and user-made sub-group."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -25,10 +25,10 @@ _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """One value as it was read. `path`: the sub-groups between the group that was read and the metric.
+    """One value of a reading. `path`: the sub-groups between the group that was read and the metric.
 
-    `keys`: of `path` without the values of key/value groups, which stand in `variables` by their keys. `kind` is that
-    of the instrument: one that gives several values has a sample for each.
+    `keys`: `path` without the values of key/value groups, which are in `variables` by their keys. `kind` is that of the
+    instrument; an instrument with several values has a sample for each.
     """
 
     name: str
@@ -40,7 +40,7 @@ class MetricSample:
 
 
 def samples_of(values: Mapping[str, Number]) -> list[MetricSample]:
-    """Return samples of metrics of the runtime: the parts of a dotted name but the last one are groups."""
+    """Return samples of metrics of the runtime: all parts of a dotted name except the last are groups."""
     found: list[MetricSample] = []
     for name, value in values.items():
         *path, last = name.split(".")
@@ -49,10 +49,10 @@ def samples_of(values: Mapping[str, Number]) -> list[MetricSample]:
 
 
 class MetricGroup:
-    """A named place for metrics and sub-groups.
+    """A named node with metrics and sub-groups.
 
-    Asking twice for a name gives the same group or metric; a name that already stands for another kind of metric is
-    a ValueError. `scope`: the names from the root down to here; `variables`: those that key/value groups set.
+    The same name always gives the same group or metric; ValueError if the name is used for another kind of metric.
+    `scope`: the names from the root to this group; `variables`: those that key/value groups set.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class MetricGroup:
         self._metrics: dict[str, Metric] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
-        """Return the sub-group `name`, or, with `extra`, the one of key `name` and value `extra`."""
+        """Return the sub-group `name`, or, with `extra`, the group of key `name` and value `extra`."""
         if extra is not None:
             return self._group(name, {})._group(extra, {f"<{name}>": extra}, is_value=True)
         return self._group(name, {})
 
     def remove_group(self, name: str) -> None:
-        """Forget a sub-group and all that is below it; no effect if there is none."""
+        """Remove a sub-group and everything below it; no effect if there is none."""
         self._groups.pop(name, None)
 
     def counter(self, name: str | MetricName) -> Counter:
@@ -111,10 +111,10 @@ class MetricGroup:
         return self._metric(name, Histogram, lambda: Histogram(size))
 
     def snapshot(self) -> dict[str, Number]:
-        """Return all values below here by dotted name, relative to this group; callable from any thread.
+        """Return all values below this group by dotted name, relative to it; callable from any thread.
 
-        In the names of groups everything but letters, digits and underscores is an underscore. Metrics without a
-        value are left out.
+        In names of groups all characters except letters, digits and underscores are replaced by underscores. Metrics
+        without a value are left out.
         """
         values = self.own_snapshot()
         # Copies, here and below: the task may add metrics while another thread reads.
@@ -125,7 +125,7 @@ class MetricGroup:
         return values
 
     def counters(self) -> Iterator[str]:
-        """Yield the names of all counters below here, as they stand in `snapshot`; callable from any thread."""
+        """Yield the names of all counters below this group, as in `snapshot`; callable from any thread."""
         for name, metric in list(self._metrics.items()):
             if metric.kind is MetricKind.COUNTER:
                 yield name
@@ -134,7 +134,7 @@ class MetricGroup:
             yield from (f"{prefix}.{counter}" for counter in group.counters())
 
     def samples(self) -> Iterator[MetricSample]:
-        """Yield all values below here, with the sub-groups that they stand in; callable from any thread."""
+        """Yield all values below this group, with their sub-groups; callable from any thread."""
         yield from self._samples((), (), {})
 
     def own_samples(self) -> Iterator[MetricSample]:

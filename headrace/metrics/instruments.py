@@ -1,7 +1,7 @@
-"""Instruments: counter, meter, gauge, distribution and histogram, each cheap where events are frequent.
+"""Instruments: counter, meter, gauge, distribution and histogram, all cheap for frequent events.
 
-Only the owning thread writes; any thread may read, and may see a value that is one event old. An event costs one
-or two additions: the reader reads the clock.
+Only the owning thread writes; any thread may read, and may see a value that is one event old. An event costs one or two
+additions; only readers read the clock.
 """
 
 import math
@@ -19,13 +19,13 @@ _NS_PER_SECOND: Final = 1_000_000_000
 QUANTILES: Final = {
     "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999,
 }  # fmt: skip
-"""Shares of a histogram's values that lie below its quantiles, by the ending of the quantile's name."""
+"""Shares of a histogram's values below its quantiles, by the suffix of the quantile's name."""
 
 
 def interpolated_quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of values in ascending order, interpolated between the two beside it; NaN of none.
+    """Return a quantile of values in ascending order, interpolated between its two neighbours; NaN without values.
 
-    `share`: the part of the values that lie below it, from 0 to 1. As Flink tells it: Commons Math's default estimation
+    `share`: the part of the values below the quantile, from 0 to 1. As in Flink: Commons Math's default estimation
     (LEGACY).
     """
     if not ordered:
@@ -40,13 +40,16 @@ def interpolated_quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def plain_number(value: Any) -> Any:
-    """Return a number as Python's own: numpy's wrap around, and no message holds them. TypeError for what is none."""
+    """Convert a number to Python's own type: numpy's wrap around, and messages cannot hold them.
+
+    TypeError for other types.
+    """
     number = value.item() if hasattr(value, "item") else value
     if isinstance(number, bool):
         return int(number)
     if isinstance(number, int | float):
         return number
-    raise TypeError(f"a metric counts and measures numbers, and was given {value!r}")
+    raise TypeError(f"a metric needs a number, not {value!r}")
 
 
 class Metric(ABC):
@@ -56,11 +59,11 @@ class Metric(ABC):
 
     @abstractmethod
     def snapshot(self, name: str) -> dict[str, Number]:
-        """Return the values by their full names, which begin with `name`; empty where there is nothing to say."""
+        """Return the values by their full names, which begin with `name`; empty if there is no value."""
 
 
 class Counter(Metric):
-    """A number of events, or of things that come and go."""
+    """A number of events, or of things that are added and removed."""
 
     kind = MetricKind.COUNTER
 
@@ -81,7 +84,7 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A value that is read from a callable; it has none where that fails, or returns no number."""
+    """A value that is read from a callable; it has no value if the call fails, or returns no number."""
 
     kind = MetricKind.GAUGE
 
@@ -92,7 +95,7 @@ class Gauge(Metric):
         return self._read()
 
     def snapshot(self, name: str) -> dict[str, Number]:
-        # Gauges are read by another thread, also while what they look at is being closed: that must not hurt.
+        # Gauges are read by another thread, also while the object that they read is being closed.
         try:
             return {name: plain_number(self._read())}
         except Exception:
@@ -102,8 +105,8 @@ class Gauge(Metric):
 class Meter(Metric):
     """Events per second over the last `time_span_in_seconds`.
 
-    The span begins at the last reading that is at least so long ago, so readings that are further apart than the
-    span give the rate between them. Source: Flink MeterView.
+    The span begins at the last reading that is at least this old, so readings that are further apart than the span give
+    the rate between them. Source: Flink MeterView.
     """
 
     kind = MetricKind.METER
@@ -121,7 +124,7 @@ class Meter(Metric):
         return self._count
 
     def get_rate(self) -> float:
-        """Events per second; 0.0 before any time has passed."""
+        """Return events per second; 0.0 before any time has passed."""
         now_ns, count, readings = self._clock.monotonic_ns(), self._count, self._readings
         while len(readings) > 1 and readings[1][0] <= now_ns - self._span_ns:
             readings.popleft()
@@ -138,7 +141,7 @@ class Meter(Metric):
 
 
 class RateOf(Meter):
-    """The rate of a count that another object keeps; a count that cannot be read any more does not grow."""
+    """The rate of a count that another object keeps; a count that can no longer be read counts as constant."""
 
     def __init__(self, clock: Clock, read: Callable[[], int]) -> None:
         super().__init__(clock)
@@ -147,14 +150,14 @@ class RateOf(Meter):
         self._readings[0] = (self._readings[0][0], self._count)
 
     def get_rate(self) -> float:
-        # As with gauges, what it looks at may be going away.
+        # As with gauges, the object that it reads may be closing.
         with suppress(Exception):
             self._count = self._read()
         return super().get_rate()
 
 
 class Distribution(Metric):
-    """Sum, count, least and greatest of integers."""
+    """Sum, count, minimum and maximum of integers."""
 
     kind = MetricKind.HISTOGRAM
 
@@ -179,9 +182,9 @@ class Distribution(Metric):
 
 
 class Histogram(Metric):
-    """The last `size` values: extremes, mean, deviation and quantiles of these, and the count of all there were.
+    """The last `size` values: their extremes, mean, deviation and quantiles, and the count of all values so far.
 
-    Another thread that reads meanwhile may get values of two different moments.
+    A concurrent reader may get values of two different moments.
     Source: Flink DescriptiveStatisticsHistogram; quantiles as Percentile of Apache Commons Math places them.
     """
 

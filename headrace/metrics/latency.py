@@ -1,7 +1,7 @@
-"""LatencyStats: ages of the latency markers that reach an operator, by the source they come from.
+"""LatencyStats: ages of the latency markers that reach an operator, by their source.
 
-Names are Flink's: `latency.source_id.<id>.operator_id.<id>.operator_subtask_index.<n>.latency_p99`, and with
-`source_subtask_index.<n>` behind the source, or without it, as the granularity says.
+Names are Flink's: `latency.source_id.<id>.operator_id.<id>.operator_subtask_index.<n>.latency_p99`, with or without
+`source_subtask_index.<n>` after the source, depending on the granularity.
 Source: Flink LatencyStats, MetricOptions.
 """
 
@@ -19,7 +19,7 @@ from headrace.metrics.names import LATENCY
 
 
 class LatencyGranularity(enum.Enum):
-    """Granularity at which an operator groups latency markers."""
+    """Granularity by which an operator groups latency markers."""
 
     SINGLE = "single"
     OPERATOR = "operator"
@@ -30,14 +30,14 @@ LATENCY_INTERVAL: Final = ConfigOption(
     "metrics.latency.interval",
     timedelta,
     default=timedelta(0),
-    doc="Time between two latency markers of each source subtask; operators record the age of those that arrive. 0: "
-    "none are sent.",
+    doc="Time between two latency markers of each source subtask; operators record the age of arriving markers. 0: no "
+    "markers are sent.",
 )
 LATENCY_GRANULARITY: Final = ConfigOption(
     "metrics.latency.granularity",
     str,
     default=LatencyGranularity.OPERATOR.value,
-    doc="Distinction of latencies: single (none), operator (by source) or subtask (by subtask of a source).",
+    doc="Granularity of latencies: single (one for all), operator (by source) or subtask (by subtask of a source).",
     choices=tuple(each.value for each in LatencyGranularity),
 )
 LATENCY_HISTORY_SIZE: Final = ConfigOption(
@@ -64,7 +64,7 @@ class LatencyStats:
         self._histograms: dict[tuple[OperatorId, int] | OperatorId | None, Histogram] = {}
 
     def report(self, marker: LatencyMarker, now_ms: int) -> None:
-        """Count a marker that came at `now_ms`, epoch ms; below 0 where its source's clock is ahead of this one's."""
+        """Record a marker that arrived at `now_ms`, epoch ms; its age is negative if its source's clock is ahead."""
         key = self._key_of(marker)
         histogram = self._histograms.get(key)
         if histogram is None:
@@ -73,13 +73,13 @@ class LatencyStats:
 
     @staticmethod
     def snapshot_of(group: MetricGroup) -> dict[str, Number]:
-        """Return the latencies of all operators below a task's group, by the names they have there. Any thread."""
+        """Return the latencies of all operators below a task's group, by their names there. Any thread."""
         values = group.add_group(_GROUP).snapshot()
         return {f"{_GROUP}.{name}": value for name, value in values.items()}
 
     @staticmethod
     def samples_of(group: MetricGroup) -> list[MetricSample]:
-        """Return the same as samples below a task's group."""
+        """Return the latencies of `snapshot_of` as samples below a task's group."""
         return [
             replace(sample, path=(_GROUP, *sample.path), keys=(_GROUP, *sample.keys))
             for sample in group.add_group(_GROUP).samples()

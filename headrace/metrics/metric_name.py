@@ -1,4 +1,4 @@
-"""MetricName: one row of a table of metrics, with kind, unit, scope, meaning and the rule that combines subtasks."""
+"""MetricName: one row of a table of metrics, with kind, unit, scope, meaning and combination rule."""
 
 import enum
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Combination(enum.Enum):
 
 @dataclass(frozen=True)
 class MetricName:
-    """One row of the table. `unit` is empty for plain counts; `combination` is None where nothing is combined."""
+    """One row of the table. `unit` is empty for plain counts; `combination` is None if values are not combined."""
 
     name: str
     kind: MetricKind
@@ -47,7 +47,7 @@ class MetricName:
 
 
 class MetricTable:
-    """Rows in the order in which a module declares them."""
+    """Rows in the order of their declaration in a module."""
 
     def __init__(self) -> None:
         self._rows: list[MetricName] = []
@@ -61,7 +61,7 @@ class MetricTable:
         meaning: str,
         combination: Combination | None = None,
     ) -> MetricName:
-        """Declare a metric. Counts and rates add up, whatever they count; everything else says how, if at all."""
+        """Declare a metric. Counts and rates are summed; every other metric states its combination, if any."""
         if kind in (MetricKind.COUNTER, MetricKind.METER):
             combination = Combination.SUM
         row = MetricName(name, kind, unit, scope, meaning, combination)
@@ -69,5 +69,5 @@ class MetricTable:
         return row
 
     def rows(self) -> tuple[MetricName, ...]:
-        """Return what was declared so far."""
+        """Return the rows declared so far."""
         return tuple(self._rows)

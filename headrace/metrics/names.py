@@ -1,6 +1,6 @@
 """Names of the runtime's metrics, with kind, unit, scope, meaning and the rule that combines subtasks.
 
-Names are Flink's where the meaning is the same; a metric with the ending `PerSecond` is the rate of the count without
+Names are Flink's where the meaning is the same; a metric with the suffix `PerSecond` is the rate of the count without
 it.
 """
 
@@ -62,7 +62,7 @@ BACK_PRESSURED_TIME = _row(
     _G,
     "ms/s",
     _TASK,
-    "Time spent waiting for room in the output.",
+    "Time spent waiting for space in the output.",
     _AVERAGE,
 )
 SOFT_BACK_PRESSURED_TIME = _row(
@@ -70,7 +70,7 @@ SOFT_BACK_PRESSURED_TIME = _row(
     _G,
     "ms/s",
     _TASK,
-    "Waiting for output between batches.",
+    "Time waiting for output between batches.",
     _AVERAGE,
 )
 HARD_BACK_PRESSURED_TIME = _row(
@@ -78,7 +78,7 @@ HARD_BACK_PRESSURED_TIME = _row(
     _G,
     "ms/s",
     _TASK,
-    "Waiting for output inside a batch.",
+    "Time waiting for output inside a batch.",
     _AVERAGE,
 )
 MAX_SOFT_BACK_PRESSURE_TIME = _row(
@@ -100,25 +100,27 @@ MAX_HARD_BACK_PRESSURE_TIME = _row(
 IS_BACK_PRESSURED = _row(
     "isBackPressured", _G, "0 or 1", _TASK, "Whether an output is full now.", _MAX
 )
-ACCUMULATE_BUSY_TIME = _row("accumulateBusyTimeMs", _G, "ms", _TASK, "Work since the start.", _SUM)
+ACCUMULATE_BUSY_TIME = _row(
+    "accumulateBusyTimeMs", _G, "ms", _TASK, "Working time since the start.", _SUM
+)
 ACCUMULATE_IDLE_TIME = _row(
-    "accumulateIdleTimeMs", _G, "ms", _TASK, "Idleness since the start.", _SUM
+    "accumulateIdleTimeMs", _G, "ms", _TASK, "Idle time since the start.", _SUM
 )
 ACCUMULATE_BACK_PRESSURED_TIME = _row(
-    "accumulateBackPressuredTimeMs", _G, "ms", _TASK, "Back pressure since the start.", _SUM
+    "accumulateBackPressuredTimeMs", _G, "ms", _TASK, "Back-pressured time since the start.", _SUM
 )
-MAILBOX_MAILS_PER_SECOND = _row("mailboxMailsPerSecond", _M, "1/s", _TASK, "Mails that were run.")
-MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Mails that wait now.", _SUM)
+MAILBOX_MAILS_PER_SECOND = _row("mailboxMailsPerSecond", _M, "1/s", _TASK, "Processed mails.")
+MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Waiting mails.", _SUM)
 MAILBOX_LATENCY = _row(
     "mailboxLatencyMs",
     _H,
     "ms",
     _TASK,
-    "Time a mail waits, of one that is put in at each reading of the metrics.",
+    "Waiting time of a mail that is added at each reading of the metrics.",
     _AVERAGE,
 )
 INITIALIZATION_TIME = _row(
-    "initializationTime", _G, "ms", _TASK, "Time in which its operators were opened.", _MAX
+    "initializationTime", _G, "ms", _TASK, "Time taken to open the operators.", _MAX
 )
 CHECKPOINT_ALIGNMENT_TIME = _row(
     "checkpointAlignmentTime",
@@ -133,7 +135,7 @@ CHECKPOINT_START_DELAY = _row(
     _G,
     "ns",
     _TASK,
-    "From the trigger of the last checkpoint to its first barrier here.",
+    "From the trigger of the last checkpoint to its first barrier at this subtask.",
     _MAX,
 )
 # Event time.
@@ -143,53 +145,51 @@ CURRENT_INPUT_WATERMARK = _row(
 CURRENT_OUTPUT_WATERMARK = _row(
     "currentOutputWatermark", _G, "epoch ms", _TASK, "Last watermark sent.", _MIN
 )
-NUM_FIRED_TIMERS = _row(
-    "numFiredTimers", _C, "", _TASK, "Timers that fired; operators have it too."
-)
+NUM_FIRED_TIMERS = _row("numFiredTimers", _C, "", _TASK, "Timers that fired; also per operator.")
 NUM_FIRED_TIMERS_PER_SECOND = _row(
     "numFiredTimersPerSecond", _M, "1/s", _TASK, "Timers that fired, per second."
 )
 NUM_LATE_RECORDS_DROPPED = _row(
-    "numLateRecordsDropped", _C, "", _OPERATOR, "Records too late for every window of theirs."
+    "numLateRecordsDropped", _C, "", _OPERATOR, "Records too late for all their windows."
 )
 NUM_LATE_RECORDS_DIVERTED = _row(
     "numLateRecordsDiverted",
     _C,
     "",
     _OPERATOR,
-    "Records too late for every window of theirs that went to a side output.",
+    "Records too late for all their windows that went to a side output.",
 )
 NUM_RECORDS_AHEAD_OF_TIME = _row(
     "numRecordsAheadOfTime",
     _C,
     "",
     _OPERATOR,
-    "Records too far ahead of the clock to move event time, where headrace.watermarks.max-ahead is set.",
+    "Records too far ahead of the clock to advance event time, if headrace.watermarks.max-ahead is set.",
 )
-NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink was given.")
+NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink received.")
 NUM_RECORDS_SEND_PER_SECOND = _row(
-    "numRecordsSendPerSecond", _M, "1/s", _OPERATOR, "Records that a sink was given, per second."
+    "numRecordsSendPerSecond", _M, "1/s", _OPERATOR, "Records that a sink received, per second."
 )
 NUM_BYTES_SEND = _row(
     "numBytesSend",
     _C,
     "bytes",
     _OPERATOR,
-    "Bytes that a sink has written, where the connector knows: files, and keys and values of Kafka's records.",
+    "Bytes that a sink has written, if the connector reports them: files, and keys and values of Kafka records.",
 )
 NUM_RECORDS_IN_ERRORS = _row(
     "numRecordsInErrors",
     _C,
     "",
     _OPERATOR,
-    "Records that a source left out: messages of Kafka of which its schema made none, as with ignore_parse_errors.",
+    "Records that a source skipped: Kafka messages from which its schema made no record, as with ignore_parse_errors.",
 )
 PENDING_RECORDS = _row(
     "pendingRecords",
     _G,
     "",
     _OPERATOR,
-    "Records that wait in the source's system, where the connector knows.",
+    "Records that wait in the source's system, if the connector reports them.",
     _SUM,
 )
 PENDING_BYTES = _row(
@@ -197,7 +197,7 @@ PENDING_BYTES = _row(
     _G,
     "bytes",
     _OPERATOR,
-    "Bytes of its splits that a source has still to read, where the connector knows: files.",
+    "Unread bytes of a source's splits, if the connector reports them: files.",
     _SUM,
 )
 CURRENT_EMIT_EVENT_TIME_LAG = _row(
@@ -205,7 +205,7 @@ CURRENT_EMIT_EVENT_TIME_LAG = _row(
     _G,
     "ms",
     _OPERATOR,
-    "Age of the newest event time in the last batch of a source, when it left.",
+    "Age of the newest event time in the last batch of a source, when the batch was emitted.",
     _MAX,
 )
 WATERMARK_LAG = _row("watermarkLag", _G, "ms", _OPERATOR, "Age of a source's watermark.", _MAX)
@@ -218,9 +218,9 @@ WATERMARK_ALIGNMENT_DRIFT = _row(
     _MAX,
 )
 SOURCE_IDLE_TIME = _row(
-    "sourceIdleTime", _G, "ms", _OPERATOR, "Time since a source gave its last record.", _MIN
+    "sourceIdleTime", _G, "ms", _OPERATOR, "Time since a source emitted its last record.", _MIN
 )
-# Of each split that the reader of a source tells apart, below `split.<id>.watermark`, beside idleTimeMsPerSecond.
+# For each split of a source's reader, below `split.<id>.watermark`, next to idleTimeMsPerSecond.
 SPLIT_CURRENT_WATERMARK = _row(
     "currentWatermark", _G, "epoch ms", _OPERATOR, "Watermark of one split of a source.", _MIN
 )
@@ -232,7 +232,7 @@ SPLIT_PAUSED_TIME = _row(
     _G,
     "ms/s",
     _OPERATOR,
-    "Time in which the split was not read, as it is too far ahead of others.",
+    "Time in which the split was not read, because it is too far ahead of others.",
     _AVERAGE,
 )
 SPLIT_ACCUMULATED_ACTIVE_TIME = _row(
@@ -240,7 +240,7 @@ SPLIT_ACCUMULATED_ACTIVE_TIME = _row(
     _G,
     "ms",
     _OPERATOR,
-    "Time since the split's begin in which it was read.",
+    "Total time in which the split was read.",
     _SUM,
 )
 SPLIT_ACCUMULATED_IDLE_TIME = _row(
@@ -248,7 +248,7 @@ SPLIT_ACCUMULATED_IDLE_TIME = _row(
     _G,
     "ms",
     _OPERATOR,
-    "Time since the split's begin in which it was idle.",
+    "Total time in which the split was idle.",
     _SUM,
 )
 SPLIT_ACCUMULATED_PAUSED_TIME = _row(
@@ -256,7 +256,7 @@ SPLIT_ACCUMULATED_PAUSED_TIME = _row(
     _G,
     "ms",
     _OPERATOR,
-    "Time since the split's begin in which it was paused.",
+    "Total time in which the split was paused.",
     _SUM,
 )
 LATENCY = _row(
@@ -264,7 +264,7 @@ LATENCY = _row(
     _H,
     "ms",
     _OPERATOR,
-    "Age of the latency markers that came, below `latency.source_id.….operator_id.….operator_subtask_index.…`.",
+    "Age of the received latency markers, below `latency.source_id.….operator_id.….operator_subtask_index.…`.",
     _AVERAGE,
 )
 # The exchange. Pools have the greatest share: one subtask without a free buffer holds up the whole vertex.
@@ -292,7 +292,7 @@ INPUT_CREDITS = _row(
     _G,
     "segments",
     _TASK,
-    "Segments that the task's remote channels have granted to their producers and that are not filled yet.",
+    "Segments that the task's remote channels have granted to their producers and that are still empty.",
     _SUM,
 )
 DEBLOATED_BUFFER_SIZE = _row(
@@ -300,7 +300,7 @@ DEBLOATED_BUFFER_SIZE = _row(
     _G,
     "bytes",
     _TASK,
-    "Bytes wanted in flight to a task; not one buffer's.",
+    "Target for the bytes in flight to a task; not the size of one buffer.",
     _MAX,
 )
 ESTIMATED_TIME_TO_CONSUME = _row(
@@ -308,7 +308,7 @@ ESTIMATED_TIME_TO_CONSUME = _row(
     _G,
     "ms",
     _TASK,
-    "Time to take in what waits in channels.",
+    "Time to process the data that waits in channels.",
     _MAX,
 )
 OUTPUT_QUEUE_LENGTH = _row(
@@ -341,7 +341,7 @@ EDGE_BACK_PRESSURED_TIME = _row(
     _G,
     "ms",
     _TASK,
-    "Time in which this output was the one that held the task up, since the start.",
+    "Total time in which this output blocked the task.",
     _SUM,
 )
 GOVERNED_HOLD_TIME = _row(
@@ -349,7 +349,7 @@ GOVERNED_HOLD_TIME = _row(
     _G,
     "ms",
     _TASK,
-    "How long this output may hold rows back, as chosen for the latency target.",
+    "Time for which this output may hold rows back, chosen for the latency target.",
     _MIN,
 )
 GOVERNED_BATCH_ROWS = _row(
@@ -357,7 +357,7 @@ GOVERNED_BATCH_ROWS = _row(
     _G,
     "rows",
     _TASK,
-    "Rows for one channel that this output hands over at once, as chosen for the latency target.",
+    "Number of rows for one channel that this output passes on at once, chosen for the latency target.",
     _MIN,
 )
 TOTAL_MEMORY_SEGMENTS = _row("TotalMemorySegments", _G, "", _TM, "Network segments.")
@@ -367,7 +367,7 @@ TOTAL_MEMORY = _row("TotalMemory", _G, "bytes", _TM, "Network memory.")
 AVAILABLE_MEMORY = _row("AvailableMemory", _G, "bytes", _TM, "Free network memory.")
 USED_MEMORY = _row("UsedMemory", _G, "bytes", _TM, "Network memory in use.")
 REQUESTED_MEMORY_USAGE = _row(
-    "RequestedMemoryUsage", _G, "%", _TM, "Network memory asked for by all pools, of what there is."
+    "RequestedMemoryUsage", _G, "%", _TM, "Share of network memory that all pools request."
 )
 METRIC_NAMES: Final[tuple[MetricName, ...]] = (*_table.rows(), *CLUSTER_METRIC_NAMES)
 """All rows: those of this file, then those of processes, of the cluster and of jobs."""
@@ -379,12 +379,12 @@ _MOMENTARY: Final = frozenset(
 
 
 def is_momentary(name: str) -> bool:
-    """Return whether a metric is a rate or a state of the moment, which means nothing once its task has ended."""
+    """Return whether a metric is a rate or a momentary state, which is meaningless once its task has ended."""
     return name in _MOMENTARY or name == IS_BACK_PRESSURED.name
 
 
 def without_rates(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the last snapshot of a task that has ended, without rates and states of the moment."""
+    """Return the last snapshot of an ended task, without rates and momentary states."""
     return {
         name: value for name, value in values.items() if not is_momentary(name.rpartition(".")[2])
     }
@@ -394,10 +394,10 @@ _KINDS: Final = {row.name: row.kind for row in METRIC_NAMES}
 
 
 def is_of_runtime(name: str) -> bool:
-    """Return whether a metric of an operator is one of the table, and so none that a function of the user's made."""
+    """Return whether a metric of an operator is in the table, and so not made by a user function."""
     return name in _KINDS
 
 
 def kind_of(sample: MetricSample) -> MetricKind:
-    """Return the kind that the table states: counts of gates and writers are read as gauges. Else the instrument's."""
+    """Return the kind in the table, because counts of gates and writers are read as gauges; else the instrument's."""
     return _KINDS.get(sample.name, sample.kind)

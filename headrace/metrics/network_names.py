@@ -1,6 +1,6 @@
 """Flink's names of a task's network metrics, below `Shuffle.Netty`: other names of metrics that `names` declares.
 
-They are given where somebody reads, not where they are measured: a snapshot of a task holds each figure once.
+They are added when metrics are read, not when they are measured: a snapshot of a task holds each value once.
 Source: Flink NettyShuffleMetricFactory.
 """
 
@@ -46,14 +46,14 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
     )
     for row in rows
 }
-"""Flink's name of each, by the plain one."""
+"""Flink's name for each plain name."""
 _QUEUES: Final = re.compile(r"(input|output)\.(\d+)\.((?:total|min|max|avg)QueueLen)")
 
 
 def with_network_names(
     metrics: Mapping[str, V], wanted: Sequence[str] | None = None
 ) -> Mapping[str, V]:
-    """Return a task's metrics with Flink's names too, unless names are wanted and none of them is one of these."""
+    """Return a task's metrics including Flink's names, unless `wanted` is given without any of these."""
     if wanted is not None and not any(SHUFFLE in name for name in wanted):
         return metrics
     found = ((_network_name(name), value) for name, value in metrics.items())
@@ -61,7 +61,7 @@ def with_network_names(
 
 
 def network_samples(samples: Iterable[MetricSample]) -> Iterator[MetricSample]:
-    """Give the samples of a task that Flink has below `Shuffle.Netty` once more, there."""
+    """Yield the samples that Flink has below `Shuffle.Netty` once more under those names."""
     for sample in samples:
         name = _network_name(".".join((*sample.path, sample.name)))
         if name is not None:

@@ -1,10 +1,10 @@
-"""Process metrics: what the operating system and the interpreter know of this process, under Flink's names.
+"""Process metrics: the facts of the operating system and the interpreter about this process, under Flink's names.
 
 `process_metrics` reads them, from any thread. Two of them need a watcher, which a TaskManager, a driver or a
 MiniCluster starts once per process and stops at its end: how long a call to the control thread waits, and how long a
-thread that could run waits for the interpreter's lock (and for a processor). It sleeps for a tenth of a second, looks
-how much later it was woken, and puts a call to the control thread. In a process that does next to nothing it sleeps
-longer, up to a second: hundreds of them may share a host.
+thread that could run waits for the interpreter's lock (and for a processor). The watcher sleeps for a tenth of a
+second, measures how much later it woke up, and sends a call to the control thread. In a nearly idle process it sleeps
+longer, up to a second, because hundreds of processes may share a host.
 Source: Flink MetricUtils.instantiateStatusMetrics.
 """
 
@@ -30,7 +30,7 @@ _NS_PER_S: Final = 1_000_000_000
 _PERIOD_S: Final = 0.1
 _PERIOD_MAX_S: Final = 1.0
 _BUSY_SHARE: Final = 0.05
-"""Share of one processor from which a process is looked at every `_PERIOD_S`."""
+"""Share of one processor from which a process is sampled every `_PERIOD_S`."""
 _KEPT_NS: Final = 60 * _NS_PER_S
 _WINDOW_NS: Final = _NS_PER_S
 _PROC: Final = Path("/proc/self")
@@ -43,13 +43,16 @@ class RecentWaits:
         self._waits: deque[tuple[int, float]] = deque()
 
     def add(self, wait_ms: float, now_ns: int) -> None:
-        """Remember a wait; one that came back early, as clocks may differ, was none."""
+        """Add a wait; a negative one, due to differing clocks, counts as none."""
         self._waits.append((now_ns, max(0.0, wait_ms)))
         while self._waits[0][0] < now_ns - _KEPT_NS:
             self._waits.popleft()
 
     def snapshot(self, mean: str, most: str, current_ms: float = 0.0) -> dict[str, float]:
-        """Return mean and maximum under these names; empty before the first. `current_ms`: a wait that still lasts."""
+        """Return mean and maximum under these names; empty before the first wait.
+
+        `current_ms`: a wait that still lasts.
+        """
         # A copy in one step: the other thread goes on.
         waits_ms = [wait_ms for _, wait_ms in self._waits.copy()]
         if current_ms > 0:
@@ -60,22 +63,22 @@ class RecentWaits:
 
 
 class LookPeriods:
-    """Decides how long the watcher sleeps: less and less often while the process does next to nothing. Pure."""
+    """Decides how long the watcher sleeps: longer while the process is nearly idle. Pure."""
 
     def __init__(self) -> None:
         self.period_s = _PERIOD_S
 
     def next_s(self, cpu_share: float) -> float:
-        """Return how long to sleep; `cpu_share`: what the process took of a processor since the last look."""
+        """Return how long to sleep; `cpu_share`: the process's share of a processor since the last time."""
         is_busy = cpu_share >= _BUSY_SHARE
         self.period_s = _PERIOD_S if is_busy else min(2 * self.period_s, _PERIOD_MAX_S)
         return self.period_s
 
 
 class ProcessWatcher:
-    """Measures the waits of this process on a thread of its own. `post` puts a call to the control thread.
+    """Measures the waits of this process on a thread of its own. `post` sends a call to the control thread.
 
-    One control thread is asked at a time: while its answer is out, the wait that lasts is told.
+    One call to the control thread is open at a time: until it is answered, its current wait is reported.
     """
 
     def __init__(self, clock: Clock, post: Callable[[Callable[[], None]], object]) -> None:
@@ -88,13 +91,13 @@ class ProcessWatcher:
         self._thread: Thread | None = None
 
     def start(self) -> "ProcessWatcher":
-        """Begin; of several watchers in a process the last one started is read."""
+        """Start; of several watchers in a process the last one started is read."""
         _watchers.append(self)
         self._thread = start_thread("headrace-watcher", self._run)
         return self
 
     def stop(self) -> None:
-        """End, and wait for the thread's end; from any other thread, idempotent."""
+        """Stop, and wait for the thread's end; from any other thread, idempotent."""
         self._is_stopped.set()
         with suppress(ValueError):
             _watchers.remove(self)
@@ -103,7 +106,7 @@ class ProcessWatcher:
             self._thread.join()
 
     def snapshot(self) -> dict[str, float]:
-        """Return what was measured, by name."""
+        """Return the measured values, by name."""
         asked_ns = self._asked_ns
         lag_ms = 0.0
         if asked_ns is not None:
@@ -129,7 +132,7 @@ class ProcessWatcher:
             period_s = periods.next_s((cpu_ns - cpu_before_ns) / max(1, waited_ns))
 
     def ask(self) -> None:
-        """Ask the control thread for an answer, unless the last one is still out."""
+        """Send a call to the control thread, unless the last one is still open."""
         if self._asked_ns is not None:
             return
         self._asked_ns = self._clock.monotonic_ns()
@@ -148,7 +151,7 @@ class ProcessWatcher:
 
 
 class GarbageCollections:
-    """Counts collections and adds up their time, from the first look on: each costs a microsecond more."""
+    """Counts collections and adds up their time once started, which costs a microsecond per collection."""
 
     def __init__(self) -> None:
         self.total_count = 0
@@ -159,7 +162,7 @@ class GarbageCollections:
         self._lock: Final = threading.Lock()
 
     def count(self) -> None:
-        """Begin, if it has not begun."""
+        """Start counting, if not started yet."""
         with self._lock:
             if not self._is_counting:
                 self._is_counting = True
@@ -209,7 +212,7 @@ _rates: Final = RecentRates(_CLOCK.monotonic_ns(), time.process_time_ns())
 def process_metrics(memory_limit_bytes: int | None = None) -> dict[str, float]:
     """Return the metrics of this process by their full names. Any thread; a fraction of a millisecond.
 
-    `memory_limit_bytes`: what the process may count on, by default what its container or the machine has.
+    `memory_limit_bytes`: the memory available to the process, by default that of its container or machine.
     """
     _collections.count()
     cpu_ns = time.process_time_ns()
@@ -242,7 +245,7 @@ def process_metrics(memory_limit_bytes: int | None = None) -> dict[str, float]:
 
 
 def _entry_count(folder: str) -> int | None:
-    """Return how many entries a folder of the process has; None where the kernel does not tell."""
+    """Return the number of entries of a folder of the process; None if the kernel does not report it."""
     try:
         return len(os.listdir(_PROC / folder))
     except OSError:
@@ -250,7 +253,7 @@ def _entry_count(folder: str) -> int | None:
 
 
 def _arrow_memory() -> dict[str, float]:
-    """Return the memory of Arrow's allocator, where it is loaded: a client that never needs it does not load it."""
+    """Return the memory of Arrow's allocator if Arrow is loaded, without loading it."""
     arrow: Any = sys.modules.get("pyarrow")
     if arrow is None:
         return {}

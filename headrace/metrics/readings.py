@@ -1,4 +1,4 @@
-"""Readings and spans: what the registry of a process hands to its reporters.
+"""Readings and spans: the data that the registry of a process passes to its reporters.
 
 A reading has the values of a group of metrics at one moment, a span one piece of work of the control plane with its
 begin and end, for traces. Source: Flink Span.
@@ -12,14 +12,14 @@ from headrace.metrics.groups import MetricSample
 from headrace.metrics.scopes import GroupKind
 
 ENDED_GROUPS_MAX: Final = 10_000
-"""Groups that ended between two reports; of more the oldest are left out."""
+"""Maximum number of groups that end between two reports; above it the oldest are dropped."""
 
 
 @dataclass(frozen=True)
 class GroupReading:
     """The values of one group at one moment.
 
-    `variables`: by name, without brackets. `scope`: the names in front of its metrics, filled in by the registry.
+    `variables`: values by name, without brackets. `scope`: the names before its metrics, set by the registry.
     """
 
     kind: GroupKind
@@ -30,7 +30,7 @@ class GroupReading:
 
 @dataclass(frozen=True)
 class MetricReport:
-    """The values of one process. `ended`: last values of groups that are gone."""
+    """The values of one process. `ended`: last values of ended groups."""
 
     timestamp_ms: int
     groups: Sequence[GroupReading]
@@ -38,7 +38,7 @@ class MetricReport:
 
 
 MetricSource = Callable[[], Iterable[GroupReading]]
-"""Reads one owner's groups; from any thread."""
+"""Function that reads the groups of one owner; callable from any thread."""
 
 
 SpanValue = str | int | float | bool
@@ -46,7 +46,7 @@ SpanValue = str | int | float | bool
 
 @dataclass(frozen=True)
 class Span:
-    """A checkpoint, or a recovery. Times are epoch ms. `error`: why it failed; empty where it did not."""
+    """A checkpoint, or a recovery. Times are epoch ms. `error`: the reason of a failure, else empty."""
 
     name: str
     start_ms: int

@@ -1,7 +1,7 @@
-"""Scopes: the names and variables of a group of metrics, by formats that settings change.
+"""Scopes: the names and variables of a group of metrics, from formats in the settings.
 
-A format is a dotted list of words and variables, such as `<host>.taskmanager.<tm_id>`. `*` in front of it stands for
-the format of the group above. The logical scope is the same for all groups of a kind: filters compare it.
+A format is a dotted list of words and variables, such as `<host>.taskmanager.<tm_id>`. A leading `*` stands for the
+format of the parent group. The logical scope is the same for all groups of a kind: filters compare it.
 Source: Flink ScopeFormat, ScopeFormats, MetricOptions.
 """
 
@@ -29,7 +29,7 @@ class GroupKind(enum.Enum):
 
 def _format_option(key: str, default: str, whose: str) -> ConfigOption[str]:
     return ConfigOption(
-        f"metrics.scope.{key}", str, default, f"Names in front of the metrics of {whose}."
+        f"metrics.scope.{key}", str, default, f"Names before the metrics of {whose}."
     )
 
 
@@ -87,7 +87,7 @@ class ScopeFormats:
             self._parts[kind] = parts
 
     def scope(self, kind: GroupKind, variables: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the names in front of a group's metrics; a variable that the group has not stays as it is."""
+        """Return the names before a group's metrics; a variable that the group lacks stays unchanged."""
         return tuple(
             _VARIABLE.sub(lambda found: variables.get(found[1], found[0]), part)
             for part in self._parts[kind]

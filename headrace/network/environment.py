@@ -1,6 +1,6 @@
-"""CreditBasedShuffleEnvironment: a TaskManager's own data plane: memory, partitions, gates, transport, ingest.
+"""CreditBasedShuffleEnvironment: the data plane of one TaskManager.
 
-Source: Flink NettyShuffleEnvironment.
+Owns its network memory, partitions, gates, transport and ingest server. Source: Flink NettyShuffleEnvironment.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ from headrace.network.wire.keepalive import KeepAlivePolicy
 
 @dataclass(frozen=True)
 class InputGateFactory:
-    """Makes the gates of one TaskManager: from the description of an edge to channels and their memory.
+    """Makes the input gates of one TaskManager, with their channels and memory, from the description of an edge.
 
     Source: Flink SingleInputGateFactory.
     """
@@ -76,7 +76,10 @@ class InputGateFactory:
     def create(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """Reserve memory for the channels of a gate; nothing is requested yet. InsufficientBuffersError."""
+        """Make a gate and reserve memory for its channels, without requesting partitions.
+
+        InsufficientBuffersError if too little network memory is left.
+        """
         remote_count = sum(not self._is_local(channel) for channel in descriptor.channels)
         receiver = self._create_receiver(consumer, remote_count) if remote_count else None
         gate = SingleInputGate(receiver)
@@ -117,7 +120,7 @@ class InputGateFactory:
 
 
 class CreditBasedShuffleEnvironment:
-    """Shuffle environment that keeps results on their TaskManager and sends them to consumers that gave credit."""
+    """Shuffle environment that keeps results on their TaskManager and sends them to consumers that granted credit."""
 
     def __init__(
         self,
@@ -183,7 +186,10 @@ class CreditBasedShuffleEnvironment:
         return self.transport.start(self)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """Make a partition and register it. InsufficientBuffersError; StorageError."""
+        """Make a partition and register it.
+
+        InsufficientBuffersError if memory is short; StorageError if its files fail.
+        """
         partition = self._partition_factory.create(descriptor)
         self.partitions.register(partition)
         return partition
@@ -191,11 +197,11 @@ class CreditBasedShuffleEnvironment:
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """Make a gate with its channels. InsufficientBuffersError."""
+        """Make a gate with its channels. InsufficientBuffersError if too little network memory is left."""
         return self._gate_factory.create(descriptor, consumer)
 
     def release_partitions(self, partition_ids: Sequence[ResultPartitionId]) -> None:
-        """Drop partitions, whatever their consumers do."""
+        """Drop partitions, even while consumers read them."""
         self.partitions.release(partition_ids)
 
     def close(self) -> None:

@@ -1,25 +1,25 @@
-"""The errors of the exchange: each names the peer, the channel or the option that it is about.
+"""The errors of the exchange; each names the peer, the channel or the option concerned.
 
 NetworkError
-+- ProtocolError                 the peer sent what the protocol does not allow: the channel that it was sent for is
-|  |                             closed, and where it is not for a channel that is read, the connection
-|  +- UnknownFrameError          a frame id or a protocol version that this side does not speak
-|  +- SequenceGapError           a frame was lost, doubled or reordered below us
++- ProtocolError                 the peer violated the protocol: the affected channel is
+|  |                             closed, or the connection if no channel is affected
+|  +- UnknownFrameError          unsupported frame id or protocol version
+|  +- SequenceGapError           a frame was lost, duplicated or reordered by the transport
 |  +- CreditOverspentError       data came without credit
 |  +- CorruptFrameError          a frame is not what was sent: its checksum differs
 |  +- CorruptBatchError          the body of a data frame is no Arrow message of the announced schema
 |  +- network.wire.frame_splitter: EncryptedStreamError
 +- HandshakeError                the two sides could not agree or did not prove the shared secret
 +- ConnectionLostError           the peer or the link is gone
-+- PartitionError                about one partition: its producer has to be restarted too
++- PartitionError                a partition cannot be read: its producer must be restarted too
 |  +- PartitionNotFoundError
 |  +- PartitionConnectionError
 |  +- ProducerFailedError
 +- StorageError                  a file of a stored partition cannot be written or read
-|  +- CorruptFileError           it was read, and is not what was written
-+- IngestRefusedError            a source subtask takes no pushed data (any more)
-+- InsufficientBuffersError      network memory does not suffice for a task's minimum
-+- RecordTooLargeError           one record does not fit what a channel may hold
+|  +- CorruptFileError           data read differs from data written
++- IngestRefusedError            a source subtask does not accept pushed data (any more)
++- InsufficientBuffersError      network memory is below a task's minimum
++- RecordTooLargeError           one record exceeds the capacity of its channel
 +- network.memory.sizing: NetworkMemoryError
 +- shuffle_service.errors: PushNotAdmittedError, PushRefusedError, PushStalledError, ShuffleServiceLostError
 +- InvalidChannelError           a custom partitioner chose a channel that does not exist
@@ -33,15 +33,14 @@ E = TypeVar("E", bound="NetworkError")
 
 
 class NetworkError(HeadraceError):
-    """Base of everything the exchange raises on purpose."""
+    """Base of all errors that the exchange raises."""
 
 
 def copy_of(error: E) -> E:
-    """Return an error that says the same and has neither a traceback nor a cause.
+    """Return an equal error without traceback and cause.
 
-    For an error that is kept, when it is kept and each time that it is raised: its traceback would keep the frames that
-    it has passed, those of their callers, and all that these were working on, such as the batches that were received
-    together with a request which it answers.
+    Use it to store an error, and each time that the stored error is raised: a traceback would keep its frames alive and
+    with them their data, such as received batches.
     """
     copied = type(error).__new__(type(error), *error.args)
     copied.__dict__.update(error.__dict__)
@@ -49,7 +48,7 @@ def copy_of(error: E) -> E:
 
 
 class ProtocolError(NetworkError):
-    """The peer broke the protocol; nothing more is read of the channel, or the connection, where it did."""
+    """The peer broke the protocol; the affected channel or connection is not read any further."""
 
     def __init__(self, peer: str, what: str) -> None:
         super().__init__(f"protocol violation by {peer}: {what}")
@@ -57,11 +56,11 @@ class ProtocolError(NetworkError):
 
 
 class UnknownFrameError(ProtocolError):
-    """A frame with an id, version or magic number that is not ours."""
+    """A frame has an unsupported id, version or magic number."""
 
 
 class SequenceGapError(ProtocolError):
-    """An element of a channel did not carry the number that was next."""
+    """An element of a channel does not have the next sequence number."""
 
     def __init__(self, peer: str, channel: str, expected: int, received: int) -> None:
         super().__init__(
@@ -72,7 +71,7 @@ class SequenceGapError(ProtocolError):
 
 
 class CreditOverspentError(ProtocolError):
-    """Data arrived that was not granted."""
+    """Data arrived for which no credit was granted."""
 
     def __init__(self, peer: str, channel: str, granted: int, spent: int) -> None:
         super().__init__(
@@ -83,7 +82,7 @@ class CreditOverspentError(ProtocolError):
 
 
 class CorruptFrameError(ProtocolError):
-    """A received frame differs from the one sent, or lacks the checksum that both sides agreed on."""
+    """A received frame differs from the sent one, or lacks the checksum that both sides agreed on."""
 
 
 class CorruptBatchError(ProtocolError):
@@ -107,14 +106,14 @@ class ConnectionLostError(NetworkError):
 
     def __init__(self, peer: str, reason: str) -> None:
         super().__init__(
-            f"connection with task manager {peer} was lost ({reason}): its process may have died, see its log"
+            f"connection with task manager {peer} was lost ({reason}): its process may have died; see its log"
         )
         self.peer = peer
         self.reason = reason
 
 
 class PartitionError(NetworkError):
-    """A partition cannot be read: restart its producer, not only the consumer."""
+    """A partition cannot be read; restart its producer as well as the consumer."""
 
     is_consequence = True
 
@@ -180,7 +179,7 @@ class InsufficientBuffersError(NetworkError):
 
 
 class RecordTooLargeError(NetworkError):
-    """One record is larger than everything its channel may hold at once."""
+    """One record is larger than its channel may hold at once."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -226,11 +225,11 @@ class CorruptFileError(StorageError):
 
 
 class IngestRefusedError(NetworkError):
-    """A source subtask does not take what is pushed to it: it is gone, or a newer attempt took over."""
+    """A source subtask refuses a pushed partition: the subtask has ended, or a newer attempt pushes the partition."""
 
     is_consequence = True
 
     def __init__(self, peer: str, reason: str) -> None:
-        super().__init__(f"task manager {peer} refused the pushed partition: {reason}")
+        super().__init__(f"task manager {peer} refused a pushed partition: {reason}")
         self.peer = peer
         self.reason = reason

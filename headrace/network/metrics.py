@@ -1,8 +1,8 @@
-"""The exchange's figures: metrics under Flink's names, and a description in words of what waits where.
+"""Metrics of the exchange under Flink's names, and a textual description of its queues.
 
-Metrics are plain counters of gates and writers, read when somebody asks. No gauge takes a lock for long, and one of
-something that was released reads zero. `describe_exchange` shows whether an exchange is slow or stuck; it reads without
-locks, so that its view is of one moment only, and is safe from any thread and after release.
+Metrics are plain counters of gates and writers, read on demand. No gauge holds a lock for long, and a gauge of
+a released object reads zero. `describe_exchange` shows whether an exchange is slow or stuck; it reads without
+locks, so that its result is only a snapshot, and is safe from any thread and after release.
 Source: Flink NettyShuffleMetricFactory, TaskIOMetricGroup.
 """
 
@@ -22,7 +22,7 @@ from headrace.network.writers.record_writer import RecordWriter
 
 DETAILED_METRICS: Final = ConfigOption(
     "taskmanager.network.detailed-metrics", bool, False,
-    "Whether tasks also tell the length of their longest, shortest and average queue, for each input and output.",
+    "Whether tasks also report the longest, shortest and average queue length of each input and output.",
 )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def register_task_metrics(
     *,
     is_detailed: bool = False,
 ) -> None:
-    """Register everything that one task reads and writes, under plain names in the group of the task."""
+    """Register the metrics of all inputs and outputs of one task, under plain names in the group of the task."""
     _register_inputs(group, gates)
     _register_outputs(group, writers)
     for index, writer in enumerate(writers):
@@ -142,7 +142,7 @@ def _lengths_out(partition: ResultPartition) -> Sequence[int]:
 
 
 def register_pool_metrics(group: MetricGroup, pool: NetworkBufferPool) -> None:
-    """Register the network memory of a TaskManager, in its group."""
+    """Register the metrics of a TaskManager's network memory in its group."""
     netty = group.add_group("Shuffle").add_group("Netty")
     page_bytes = pool.page_bytes
     netty.gauge(names.TOTAL_MEMORY_SEGMENTS, lambda: pool.total_pages)
@@ -166,7 +166,7 @@ def _share(part: int, whole: int) -> float:
 def describe_exchange(
     gates: Sequence[SingleInputGate], partitions: Sequence[ResultPartition]
 ) -> str:
-    """Return a line for each gate, channel, partition and subpartition that holds or lacks something."""
+    """Return a description with a line for each gate, channel, partition and subpartition that holds or lacks data."""
     lines: list[str] = []
     for index, gate in enumerate(gates):
         lines += _gate(index, gate)
@@ -177,17 +177,17 @@ def describe_exchange(
 
 def _gate(index: int, gate: SingleInputGate) -> Iterator[str]:
     yield (
-        f"input {index}: {gate.number_of_channels} channels, {gate.queue_length} elements and "
-        f"{gate.queued_bytes} bytes wait, {'finished' if gate.is_finished else 'open'}"
+        f"input {index}: {gate.number_of_channels} channels, {gate.queue_length} elements with "
+        f"{gate.queued_bytes} bytes queued, {'finished' if gate.is_finished else 'open'}"
     )
     for number, channel in enumerate(gate.channels):
         if channel.queued_count:
             where = "local" if channel.is_local else "remote"
-            yield f"  channel {number} ({where}): {channel.queued_count} wait"
+            yield f"  channel {number} ({where}): {channel.queued_count} queued"
     receiver = gate.receiver
     if receiver is None:
         return
-    yield f"  segments to share: {receiver.credits.idle_floating} of {receiver.credits.floating_count} free"
+    yield f"  floating segments: {receiver.credits.idle_floating} of {receiver.credits.floating_count} free"
     for number, account in enumerate(receiver.credits.accounts):
         held = account.held_exclusive + account.held_floating
         yield (
@@ -200,14 +200,14 @@ def _gate(index: int, gate: SingleInputGate) -> Iterator[str]:
 
 def _partition(index: int, partition: ResultPartition) -> Iterator[str]:
     yield (
-        f"output {index}: {partition.partition_id}, {partition.queued_count} elements and "
-        f"{partition.queued_bytes} bytes wait, {_pool(partition.pool)}"
+        f"output {index}: {partition.partition_id}, {partition.queued_count} elements with "
+        f"{partition.queued_bytes} bytes queued, {_pool(partition.pool)}"
     )
     if isinstance(partition, PipelinedResultPartition):
         for number, subpartition in enumerate(partition.subpartitions):
             if subpartition.queued_count or subpartition.is_blocked:
                 yield (
-                    f"  subpartition {number}: {subpartition.queued_count} wait, backlog {subpartition.backlog}"
+                    f"  subpartition {number}: {subpartition.queued_count} queued, backlog {subpartition.backlog}"
                     f"{', blocked until its consumer resumes' if subpartition.is_blocked else ''}"
                 )
 

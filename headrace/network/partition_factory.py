@@ -1,10 +1,10 @@
-"""ResultPartitionFactory: the kind of a result, its memory and its place, made from what the master asks for.
+"""ResultPartitionFactory: makes result partitions from their descriptors and chooses their memory and storage.
 
     kind                      subpartitions   implementation                  segments: required, at most
     PIPELINED_BOUNDED         n               pipelined                       n + 1, 2n + 8
     PIPELINED_APPROXIMATE     n               pipelined, replaceable consumer n + 1, 2n + 8
     BLOCKING                  < 8 (option)    bounded blocking                2, 10
-    BLOCKING                  more            sort-merge                      512 (option) or 1/8 of what is free
+    BLOCKING                  more            sort-merge                      512 (option) or 1/8 of free memory
                                                                     (1/4 for many consumers: see below)
     BLOCKING_PERSISTENT       n               as BLOCKING
     HYBRID_FULL, _SELECTIVE   n               hybrid                          2n + 8
@@ -45,18 +45,20 @@ from headrace.network.stored.sort_merge_partition import (
 from headrace.network.stored.stored_partition import PartitionStorage
 
 FREE_MEMORY_SHARE: Final = 8
-"""A sort-merge result collects its rows in an eighth of what is free ..."""
+"""A sort-merge result collects its rows in 1 / FREE_MEMORY_SHARE of the free memory."""
 MANY_CONSUMERS_SHARE: Final = 4
-"""... or in up to a quarter, where its consumers would have less than a full batch each in a region ..."""
+"""Divisor for results with many consumers: up to a quarter, if each would get less than a full batch per region."""
 LEFT_BY_MANY_CONSUMERS: Final = 5 / 8
-"""... as long as this part of all memory stays unreserved: at least four fifths as many results fit as if each took
-an eighth, whatever the size of the pool."""
+"""Share of all memory that must stay unreserved for MANY_CONSUMERS_SHARE to apply.
+
+With it at least four fifths as many results fit as if each took an eighth, whatever the size of the pool.
+"""
 _Type = ResultPartitionType
 
 
 @dataclass(frozen=True)
 class _Size:
-    """Segments of a pool."""
+    """Number of segments of a pool and their size."""
 
     required: int
     maximum: int
@@ -64,7 +66,7 @@ class _Size:
 
 
 class ResultPartitionFactory:
-    """One per TaskManager. Any thread."""
+    """Makes the result partitions of one TaskManager. Any thread."""
 
     def __init__(
         self,
@@ -83,7 +85,10 @@ class ResultPartitionFactory:
         self._floating: Final = settings.get_option(FLOATING_BUFFERS_PER_GATE)
 
     def create(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """Reserve memory and, for a stored kind, a file. InsufficientBuffersError; StorageError."""
+        """Make a partition, with its memory and, for a stored kind, its file.
+
+        InsufficientBuffersError if too little memory is left; StorageError if the file cannot be made.
+        """
         match descriptor.result_type:
             case _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
                 return self._pipelined(descriptor)
@@ -139,19 +144,22 @@ class ResultPartitionFactory:
         return self._with_pool(descriptor, size, create)
 
     def _write_through_size(self) -> _Size:
-        """A batch is written before the next one is sealed."""
+        """Return the size for results that write each batch before the next one is sealed."""
         return _Size(2, 2 + self._floating, self._segment_bytes(2))
 
     def _memory_tier_size(self, subpartition_count: int) -> _Size:
-        """Like a pipelined one's at its largest, but for certain: see `_collecting_size`."""
+        """Return the largest size of a pipelined result, reserved in full: see `_collecting_size`."""
         count = 2 * subpartition_count + self._floating
         return _Size(max(4, count), max(4, count), self._segment_bytes(subpartition_count))
 
     def _collecting_size(self, subpartition_count: int) -> _Size:
-        """Return a size that is reserved in full: else the task might wait, holding rows, for memory of others."""
+        """Return a size that is reserved in full.
+
+        Otherwise the task might hold rows while it waits for others' memory.
+        """
         page_bytes = self._buffer_pool.page_bytes
         free = self._buffer_pool.unreserved_pages
-        # A full batch for every consumer in each region, as the price of a batch is the same however short it is.
+        # A full batch for every consumer in each region, because the cost of a batch does not depend on its length.
         wanted = 2 * subpartition_count * MESSAGE_BYTES // page_bytes
         share, large = free // FREE_MEMORY_SHARE, free // MANY_CONSUMERS_SHARE
         if free - large >= LEFT_BY_MANY_CONSUMERS * self._buffer_pool.total_pages:

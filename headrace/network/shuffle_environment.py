@@ -1,7 +1,7 @@
-"""ShuffleEnvironment: what a shuffle service does on each TaskManager, whichever service it is.
+"""ShuffleEnvironment: the interface of a shuffle plug-in on each TaskManager.
 
-The JobManager's half is the ShuffleMaster (`cluster/shuffle_master`). A service may keep results elsewhere
-than on TaskManagers; what it does not want to do itself it leaves to the built-in environment.
+The JobManager's half is the ShuffleMaster (`cluster/shuffle_master`). A plug-in may keep results elsewhere
+than on TaskManagers; it delegates everything else to the built-in environment.
 Source: Flink ShuffleEnvironment.
 """
 
@@ -29,7 +29,10 @@ from headrace.network.partitions.result_partition import ResultPartition
 
 @dataclass(frozen=True)
 class ShuffleEnvironmentContext:
-    """Dependencies that a TaskManager gives its shuffle environment. Source: Flink ShuffleEnvironmentContext."""
+    """Dependencies that a TaskManager passes to its shuffle environment.
+
+    Source: Flink ShuffleEnvironmentContext.
+    """
 
     resource_id: ResourceId
     settings: Settings
@@ -42,38 +45,44 @@ class ShuffleEnvironmentContext:
     tls: TlsIdentity | None
     metrics: MetricGroup | None
     on_fatal_error: Callable[[BaseException], None] | None = None
-    """Ends the TaskManager, from any thread: for an error after which it cannot be said whose data comes no more."""
+    """Ends the TaskManager after an error that leaves lost data unaccounted for; None to do nothing. Any thread."""
 
 
 class ShuffleEnvironment(Protocol):
-    """One per TaskManager. Its methods may be called by any thread."""
+    """Makes and holds the partitions and input gates of one TaskManager. Methods may be called on any thread."""
 
     @property
     def partitions(self) -> ResultPartitionManager:
-        """The partitions that occupy this TaskManager: those that somebody else stores are not among them."""
+        """Partitions stored on this TaskManager, without those stored elsewhere."""
         ...
 
     @property
     def ingest(self) -> IngestServer:
-        """The door for pushed DataFrames, at the location that `start` returned."""
+        """Server that accepts pushed DataFrames, at the location that `start` returned."""
         ...
 
     def start(self) -> TaskManagerLocation:
-        """Begin to accept connections; return where others find this TaskManager. PortInUseError."""
+        """Start to accept connections; return the location of this TaskManager.
+
+        PortInUseError if the port cannot be bound.
+        """
         ...
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """Make a partition to be written to; its consumers may connect from now on. NetworkError."""
+        """Make a partition for writing; its consumers may connect from now on. NetworkError if it cannot be made."""
         ...
 
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """Reserve memory for the channels of a gate; nothing is requested yet. NetworkError."""
+        """Make a gate and reserve memory for its channels, without requesting partitions.
+
+        NetworkError if that fails.
+        """
         ...
 
     def release_partitions(self, partition_ids: Sequence[ResultPartitionId]) -> None:
-        """Drop what occupies this TaskManager of these partitions; unknown ones are passed over."""
+        """Drop the data of these partitions on this TaskManager; unknown ids are ignored."""
         ...
 
     def close(self) -> None:

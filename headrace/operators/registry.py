@@ -117,7 +117,7 @@ _BATCH_OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     operator_specs.ReduceSpec.kind: BatchReduceOperator,
     operator_specs.RollingAggregationSpec.kind: BatchRollingAggregationOperator,
 }
-"""Operators of BATCH mode in the place of others."""
+"""Operators that replace others in BATCH mode."""
 
 
 def operator_kinds() -> frozenset[str]:
@@ -126,8 +126,8 @@ def operator_kinds() -> frozenset[str]:
 
 
 def operator_class(kind: str) -> Callable[[Any], Operator]:
-    """Return what makes the operator of a kind, one of `operator_kinds`, of its spec."""
-    assert kind in _OPERATORS, f"no operator for kind {kind}"
+    """Return the function that creates an operator of a kind (one of `operator_kinds`) from its spec."""
+    assert kind in _OPERATORS, f"there is no operator of kind {kind}"
     return _OPERATORS[kind]
 
 

@@ -1,4 +1,4 @@
-"""The application of the REST endpoint: the routes of the table, Flink's errors and the dashboard's files."""
+"""The application of the REST endpoint: the routes, Flink's error format and the dashboard's files."""
 
 import functools
 import logging
@@ -50,7 +50,7 @@ from headrace.rest.options import DASHBOARD_DIRECTORY
 from headrace.rest.programs.program_runs import ProgramService
 from headrace.rest.rest_route import RestRoute
 from headrace.rest.routes import ROUTES
-from headrace.rest.state.state_reads import StateReads
+from headrace.rest.state.read_limit import StateReadLimit
 from headrace.rest.static_files import OWN_PAGE, StaticFiles
 
 _LOG: Final = logging.getLogger(__name__)
@@ -60,12 +60,12 @@ ROUTES_PAGE: Final = "/docs"
 """Address of the page that describes all routes."""
 _ERRORS: Final[dict[int | str, str]] = {
     "4XX": "The request cannot be fulfilled.",
-    500: "A part of the cluster has failed to answer.",
-    503: "A part of the cluster does not answer now; the same request may succeed later.",
+    500: "A part of the cluster failed to answer.",
+    503: "A part of the cluster does not answer at the moment; the same request may succeed later.",
 }
-"""Errors of all routes, as their description has them."""
+"""Error answers of all routes, for the description."""
 _PLAIN_TYPES: Final = ("application/x-www-form-urlencoded", "text/plain")
-"""Content type that `curl -d` and pages of browsers name where nobody chose one; no route takes it."""
+"""Content types that `curl -d` and browsers send by default; no route expects one of them."""
 _DASHBOARD: Final = Path(__file__).parent / "dashboard"
 
 
@@ -86,7 +86,7 @@ def create_app(
             "jobmanager", clock, settings.get_option(PROFILING_HISTORY_SIZE)
         ),
         "answers": KeptAnswers(clock),
-        "state_reads": StateReads(),
+        "state_reads": StateReadLimit(),
     }
     has_spark_page = cluster.spark_page is not None
     return guarded_app(ROUTES, guard, settings, state, has_spark_page=has_spark_page)
@@ -100,7 +100,7 @@ def guarded_app(
     *,
     has_spark_page: bool = False,
 ) -> AsgiApplication:
-    """Return the application of some routes and the dashboard, behind its guard. `state`: what handlers find."""
+    """Return the application of some routes and the dashboard, behind its guard. `state`: objects for the handlers."""
     app = _routed(routes)
     for name, value in {**state, "guard": guard}.items():
         setattr(app.state, name, value)
@@ -155,7 +155,7 @@ def _add(app: FastAPI, route: RestRoute) -> None:
             methods=[route.method],
             status_code=route.status,
             response_model=None,
-            # Each body that is described costs a schema, of which there would be more than a thousand.
+            # Each described body needs a schema, and there would be more than a thousand.
             responses=_described(route) if is_described else None,
             name=_operation(route) + prefix.replace("/", "_"),
             summary=(route.handler.__doc__ or "").partition("\n")[0],
@@ -179,7 +179,7 @@ def _described(route: RestRoute) -> dict[int | str, dict[str, Any]]:
 
 
 def _unread_parameters(route: RestRoute) -> dict[str, Any]:
-    """Return the description of what a path holds and its handler does not look at."""
+    """Return the description of path parameters that the handler does not read."""
     said = {"in": "path", "required": True, "schema": {"type": "string"}}
     return {"parameters": [{"name": name, **said} for name in route.unread]} if route.unread else {}
 
@@ -198,7 +198,7 @@ def _body_without_json(route: RestRoute) -> dict[str, Any]:
 
 
 def _answering(route: RestRoute) -> Callable[..., Awaitable[Response]]:
-    """Return the handler of a route, which writes its answer."""
+    """Return the handler of a route, wrapped so that it writes its answer."""
 
     @functools.wraps(route.handler)
     async def endpoint(*args: Any, **kwargs: Any) -> Response:
@@ -221,7 +221,7 @@ class _AnsweringRoute(APIRoute):
     """A route that turns the errors of its handler into answers."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, which raises only what the whole application answers."""
+        """Return the handler; it raises only errors that the whole application answers."""
         write = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
@@ -230,8 +230,8 @@ class _AnsweringRoute(APIRoute):
             except (HTTPException, RequestValidationError):
                 raise
             except (ClientDisconnect, BodyTooLongError):
-                # Nobody reads this: the client is gone, or the guard answers in its own words.
-                return _errors(400, "The body has broken off.")
+                # Nobody reads this: the client is gone, or the guard sends its own answer.
+                return _errors(400, "The body ended early.")
             except Exception as error:
                 return _error_answer(error, is_message=takes_messages(request.headers))
 
@@ -239,7 +239,7 @@ class _AnsweringRoute(APIRoute):
 
 
 def _with_json(request: Request) -> Request:
-    """Return the request with its body as JSON where its type is one of _PLAIN_TYPES, or left out; as in Flink."""
+    """Return the request with its body declared as JSON if its type is missing or in _PLAIN_TYPES, as in Flink."""
     content_type = request.headers.get("content-type", "")
     if content_type and not content_type.lower().startswith(_PLAIN_TYPES):
         return request
@@ -249,7 +249,7 @@ def _with_json(request: Request) -> Request:
 
 
 class _MessageRoute(_AnsweringRoute):
-    """A route that only clients find which take messages; others find the one of the same path that answers JSON."""
+    """A route for clients that accept messages; other clients get the route of the same path that answers with JSON."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return whether this route answers a request."""
@@ -260,10 +260,10 @@ class _MessageRoute(_AnsweringRoute):
 
 
 class _KeptRoute(_AnsweringRoute):
-    """A route whose answers are written once per refresh interval. Errors are not kept."""
+    """A route whose answers are computed once per refresh interval. Errors are not cached."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler that looks for a kept answer first."""
+        """Return the handler, which first looks for a cached answer."""
         write = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
@@ -288,7 +288,7 @@ class _KeptRoute(_AnsweringRoute):
 
 
 class _UnkeptAnswer(Exception):
-    """An answer that is given to those who asked for it now."""
+    """An answer that is only given to the present requests, and not cached."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response)
@@ -296,12 +296,12 @@ class _UnkeptAnswer(Exception):
 
 
 def _error_answer(error: BaseException, *, is_message: bool) -> Response:
-    """Return what is answered where a handler has failed: to clients that take messages, the error itself."""
+    """Return the answer for an error of a handler; clients that accept messages get the error itself."""
     answer = _json_error(error)
-    # What a handler said of an error is for people; its cause is the error.
+    # A handler's text about an error is for users; its cause is the error.
     said = error.__cause__ if isinstance(error, HandlerError) else error
     if isinstance(said, NotLeadingError):
-        # Whoever asks here may ask again, or ask the leader; clients look at the status alone.
+        # A user may ask again, or ask the leader; clients only look at the status.
         return _errors(503, str(said))
     if is_message and isinstance(said, HeadraceError):
         body = msgspec.msgpack.encode(encode_error(said))
@@ -326,7 +326,7 @@ def _json_error(error: BaseException) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    """Answer an unknown path, and a method that a path does not have: both are 404 in Flink."""
+    """Answer an unknown path, and a method that a path does not support: both are 404 in Flink."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status in (404, 405):
         return _errors(404, f"Not found: {request.scope['path']}")
@@ -334,7 +334,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _unparsable(request: Request, error: Exception) -> Response:
-    """Answer parameters and bodies that are not as they must be."""
+    """Answer invalid parameters and bodies."""
     assert isinstance(error, RequestValidationError)
     texts: list[str] = []
     for one in error.errors():
@@ -357,7 +357,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def _errors(status: int, *texts: str) -> Response:
-    # A text may hold what a client sent: half a pair of surrogates, which JSON can say and UTF-8 cannot.
+    # The text may contain a client's input with half a surrogate pair, which JSON can contain and UTF-8 cannot.
     sendable = [text.encode("utf-8", "replace").decode() for text in texts]
     body = ErrorBody(errors=sendable).model_dump_json()
     return Response(body, status, media_type=JSON)

@@ -1,8 +1,8 @@
 """RestGuard: decides whether a request may be answered, by its host, its origin, its token and its size.
 
 A page of another site can make a browser send requests here, also to names that it has pointed to 127.0.0.1: so the
-host must be one of ours, a foreign origin is refused, and the cookie is never sent along from other sites. On a host
-with other users whoever can connect must know the token, which only the owner of the connection file can read.
+host must be one of this endpoint's, a foreign origin is refused, and other sites cannot send the cookie. On a host
+with other users everybody can connect; the token, which only the owner of the connection file can read, keeps them out.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SESSION_PATHS: Final = frozenset({"/session", "/v1/session"})
-"""Paths at which a browser signs in, which need no token."""
+"""Paths at which a browser signs in; they need no token."""
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _PAGE_RULES: Final = (
     b"default-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "
 )
 OWN_CONTENT_POLICY: Final = _PAGE_RULES + b"script-src 'self'"
-"""Content that our own dashboard may load and run: files of this endpoint, no script in a page."""
+"""Content policy of Headrace's own dashboard: it loads and runs only files of this endpoint, no inline scripts."""
 OTHER_CONTENT_POLICY: Final = (
     _PAGE_RULES + b"script-src 'self' 'unsafe-inline'; worker-src 'self' blob:"
 )
-"""The same for a dashboard that the owner of the cluster has put in its place: Flink's has scripts in its page."""
+"""Content policy of a dashboard that replaces Headrace's own: Flink's has inline scripts in its page."""
 _LENGTH: Final = re.compile("[0-9]{1,20}")
 _SESSIONS_MAX: Final = 100
 _SIGN_IN_BYTES_MAX: Final = 8192
@@ -56,14 +56,14 @@ _SIGN_IN_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Refusal:
-    """An answer without looking at the request any further."""
+    """An answer that is given without processing the request any further."""
 
     status: int
     text: str
 
 
 class RestGuard:
-    """Rules of one endpoint; pure. `token` is empty where authentication is switched off."""
+    """Rules of one endpoint; pure. `token` is empty if authentication is off."""
 
     def __init__(
         self,
@@ -82,25 +82,25 @@ class RestGuard:
         self._allowed_origin: Final = allowed_origin
         self._max_content_length: Final = max_content_length
         self._content_policy: Final = content_policy
-        # Cookies do not tell ports apart: two clusters on this host must not overwrite each other's.
+        # Cookies are shared by all ports: two clusters on this host must not overwrite each other's.
         self._cookie_name: Final = f"headrace_{port}"
         # Sessions of browsers that have signed in, oldest first.
         self._sessions: dict[str, None] = {}
 
     def refuse(self, request: "RequestHead") -> Refusal | None:
-        """Return why a request is refused, or None where it may be answered."""
+        """Return the refusal of a request, or None if it may be answered."""
         if not request.path.startswith("/"):
-            return Refusal(400, "the target of the request is no path of this endpoint")
+            return Refusal(400, "the target of the request is not a path of this endpoint")
         if not self._is_our_host(request.header("host")):
             return Refusal(
                 403,
-                f"the Host header '{request.header('host')}' is no name of this endpoint; where it is one, add it to "
-                f"'{REST_ALLOWED_HOSTS.key}'",
+                f"the Host header '{request.header('host')}' is not a name of this endpoint; if it should be one, "
+                f"add it to '{REST_ALLOWED_HOSTS.key}'",
             )
         if not self._is_our_page(request):
             return Refusal(
                 403,
-                f"pages of {request.header('origin') or 'other sites'} may not ask this endpoint",
+                f"pages of {request.header('origin') or 'other sites'} may not send requests to this endpoint",
             )
         length = request.header("content-length")
         if _LENGTH.fullmatch(length) and int(length) > self._max_content_length:
@@ -109,22 +109,22 @@ class RestGuard:
             return None
         return Refusal(
             401,
-            "no token of this cluster came with the request: send 'Authorization: Bearer <token>'; the token is in "
-            "the connection file that the start of the cluster names",
+            "the request has no token of this cluster: send 'Authorization: Bearer <token>'; the token is in the "
+            "connection file that the cluster prints at its start",
         )
 
     @property
     def token(self) -> str:
-        """Return the token that requests show, empty where none is asked for."""
+        """Return the token that requests must have; empty if none is needed."""
         return self._token
 
     @property
     def max_content_length(self) -> int:
-        """Return how many bytes a body may have."""
+        """Return the maximum size of a body in bytes."""
         return self._max_content_length
 
     def is_preflight(self, request: "RequestHead") -> bool:
-        """Return whether a browser asks if pages of the allowed origin may send a request."""
+        """Return whether a request is a browser's preflight for pages of the allowed origin."""
         return bool(
             self._allowed_origin
             and request.method == "OPTIONS"
@@ -134,11 +134,11 @@ class RestGuard:
         )
 
     def is_token(self, token: str) -> bool:
-        """Return whether this is the token."""
+        """Return whether `token` is this endpoint's token."""
         return hmac.compare_digest(token.encode(), self._token.encode())
 
     def sign_in(self) -> str:
-        """Return the `Set-Cookie` header by which a browser is known from now on."""
+        """Open a session; return the `Set-Cookie` header that identifies the browser from now on."""
         session = secret_token().hex()
         self._sessions[session] = None
         while len(self._sessions) > _SESSIONS_MAX:
@@ -146,7 +146,7 @@ class RestGuard:
         return self._cookie(session)
 
     def sign_out(self, cookies: str) -> str:
-        """Forget the session in a `Cookie` header; return the `Set-Cookie` header by which the browser does."""
+        """End the session in a `Cookie` header; return the `Set-Cookie` header that removes it from the browser."""
         self._sessions.pop(self._session_in(cookies), None)
         return self._cookie("", is_over=True)
 
@@ -161,7 +161,7 @@ class RestGuard:
         return morsel.OutputString()
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return headers that every answer has."""
+        """Return the headers of every answer."""
         headers = [
             (b"x-content-type-options", b"nosniff"),
             (b"x-frame-options", b"DENY"),
@@ -190,7 +190,7 @@ class RestGuard:
         if origin:
             scheme = "https" if self._is_tls else "http"
             return origin.lower() == f"{scheme}://{request.header('host').lower()}"
-        # Links from other sites may lead to the page, which holds no data.
+        # Links from other sites may lead to the page, which contains no data.
         return request.is_public_page or request.header("sec-fetch-site") in (
             "",
             "same-origin",
@@ -198,21 +198,21 @@ class RestGuard:
         )
 
     def is_known(self, request: "RequestHead") -> bool:
-        """Return whether a request shows the token, or comes from a browser that has signed in."""
+        """Return whether a request has the token, or comes from a browser that has signed in."""
         if not self._token:
             return True
         scheme, _, token = request.header("authorization").partition(" ")
         if scheme.lower() == "bearer":
             return self.is_token(token.strip())
         session = self._session_in(request.header("cookie"))
-        # Cookies reach every port of this host: a page of another port is told by what the browser says of it.
+        # Cookies are sent to every port of this host: headers of the browser reveal pages of other ports.
         is_own_page = request.header("sec-fetch-site") in ("same-origin", "none")
         return is_own_page and session in self._sessions
 
     def _session_in(self, cookies: str) -> str:
-        """Return the session in a `Cookie` header, which is a plain word; empty where there is none.
+        """Return the session in a `Cookie` header, which is a plain word; empty if there is none.
 
-        `http.cookies` would undo the quotes of all cookies there, which takes a time that grows with their square.
+        `http.cookies` would unquote all cookies in the header, which takes time quadratic in their number.
         """
         for cookie in cookies.split(";"):
             name, _, value = cookie.strip().partition("=")
@@ -223,7 +223,10 @@ class RestGuard:
 
 @dataclass(frozen=True)
 class RequestHead:
-    """First lines of a request. `headers` by name in lower case; `is_public_page`: a file of the dashboard."""
+    """First lines of a request.
+
+    `headers` by name in lower case; `is_public_page`: whether it is a file of the dashboard.
+    """
 
     method: str
     path: str
@@ -236,7 +239,7 @@ class RequestHead:
 
     @property
     def is_public(self) -> bool:
-        """Return whether the answer tells nothing of the cluster."""
+        """Return whether the answer contains nothing about the cluster."""
         return self.is_public_page or (self.path in SESSION_PATHS and self.method == "POST")
 
 
@@ -249,16 +252,17 @@ def guard_of(
     is_tls: bool,
     names: Iterable[str] = (),
 ) -> RestGuard:
-    """Return the rules for an endpoint that listens at `address`, also called `names`.
+    """Return the rules for an endpoint that listens at `address` and is also called `names`.
 
-    ConfigurationError where it would lie open.
+    ConfigurationError if everybody could control the cluster.
     """
     if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
         if not is_loopback(address):
             raise ConfigurationError(
                 REST_AUTHENTICATION.key,
                 "none",
-                f"whoever reaches {address} could steer the cluster; leave it at 'token', or bind to 127.0.0.1",
+                f"everybody who can connect to {address} could control the cluster; leave it at 'token', or bind to "
+                f"127.0.0.1",
             )
         token = ""
     allowed_origin = settings.get_option(WEB_ACCESS_CONTROL_ALLOW_ORIGIN)
@@ -266,7 +270,7 @@ def guard_of(
         raise ConfigurationError(
             WEB_ACCESS_CONTROL_ALLOW_ORIGIN.key,
             "*",
-            "any page that the owner opens could ask this endpoint; name one origin, as in https://board.example:8443",
+            "any page that the owner opens could use this endpoint; set one origin, such as https://board.example:8443",
         )
     own = [name.strip() for name in settings.get_option(REST_ALLOWED_HOSTS).split(",")]
     shown = {bracketed(name) for name in (address, *names)}
@@ -285,13 +289,14 @@ def guard_of(
 
 def too_long(max_content_length: int) -> str:
     """Return the text for a body that is too long."""
-    return f"the body of a request may have {max_content_length} bytes (rest.server.max-content-length)"
+    return f"the body of a request may have at most {max_content_length} bytes (rest.server.max-content-length)"
 
 
 class GuardedApplication:
-    """An ASGI application behind a guard. `is_page` says whether a path is a file of the dashboard.
+    """An ASGI application behind a guard. `is_page` returns whether a path is a file of the dashboard.
 
-    `sign_in_page`: where browsers that are not known are led from the first page, empty where that asks for the token.
+    `sign_in_page`: page to which unknown browsers are redirected from the first page; empty if that page asks for the
+    token.
     """
 
     def __init__(
@@ -327,7 +332,7 @@ class GuardedApplication:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = [*message.get("headers", [])]
-                # Spark's pages have a stricter policy of their own, by which alone their scripts run.
+                # Spark's pages have their own stricter policy, and their scripts only run with it.
                 names = {name.lower() for name, _ in given}
                 added = self._guard.response_headers()
                 message["headers"] = given + [each for each in added if each[0] not in names]
@@ -342,7 +347,7 @@ class GuardedApplication:
             await _answer(refusal, send_with_headers)
             return
         if self._sign_in_page and head.path == "/" and not self._guard.is_known(head):
-            # Relative, for servers behind a proxy with a prefix. The browser keeps what stands behind the `#`.
+            # Relative, for servers behind a proxy with a prefix. The browser keeps the part after the `#`.
             place = f"{self._sign_in_page.removeprefix('/')}?back".encode()
             headers = [
                 (b"location", place),
@@ -368,11 +373,11 @@ class GuardedApplication:
 
 
 class BodyTooLongError(Exception):
-    """A body without a declared length went on for too long."""
+    """A body without a declared length exceeded the maximum."""
 
 
 class _BoundedBody:
-    """Receives a body of at most so many bytes."""
+    """Receives a body up to a maximum size."""
 
     def __init__(self, receive: Receive, size_max: int) -> None:
         self._receive: Final = receive

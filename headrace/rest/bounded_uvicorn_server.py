@@ -1,7 +1,7 @@
-"""BoundedUvicornServer: bounds the number of HTTP connections, those in a TLS handshake included.
+"""BoundedUvicornServer: limits the number of HTTP connections, including those in a TLS handshake.
 
-Anybody who reaches the port can connect. Without these bounds connections that send nothing, half a request or half a
-handshake would use up the descriptors of the driver's process, and jobs would fail for want of them.
+Anybody who reaches the port can connect. Without these limits connections that send nothing, half a request or half a
+handshake would use up the descriptors of the driver's process, and jobs would fail.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ _LOG: Final = logging.getLogger(__name__)
 HTTP_CONNECTIONS_MAX: Final = 256
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 _PAUSE_S: Final = 1.0
-"""Pause after the system had no descriptor for a connection."""
+"""Pause in seconds after the system had no descriptor for a connection."""
 
 
 class BoundedUvicornServer(uvicorn.Server):
-    """Beyond HTTP_CONNECTIONS_MAX, those in a handshake included, a new connection is closed at once."""
+    """Server that closes new connections at once beyond HTTP_CONNECTIONS_MAX, including those in a handshake."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -33,7 +33,7 @@ class BoundedUvicornServer(uvicorn.Server):
         self._handshakes: Final[set[asyncio.Task[Any]]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         await self.lifespan.startup()
         loop = asyncio.get_running_loop()
         for listener in sockets or []:
@@ -42,7 +42,7 @@ class BoundedUvicornServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, and end all connections."""
+        """Stop accepting, and end all connections."""
         tasks = (*self._accepting, *self._handshakes)
         for task in tasks:
             task.cancel()
@@ -66,7 +66,7 @@ class BoundedUvicornServer(uvicorn.Server):
                 spawn(self._open(connection), loop, "open an HTTP connection", self._handshakes)
 
     async def _open(self, connection: socket.socket) -> None:
-        """Hand a connection to its protocol, after its handshake."""
+        """Pass a connection to its protocol, after its handshake."""
         context = self.config.ssl
         is_open = False
         try:
@@ -90,7 +90,7 @@ class BoundedUvicornServer(uvicorn.Server):
 
 
 REQUEST_HEAD_TIMEOUT_S: Final = 10.0
-"""Time within which a connection has to send a whole head of a request; up to twice as long."""
+"""Time in seconds within which a connection must send a whole request head; up to twice as long."""
 
 
 class BoundedHttpProtocol(H11Protocol):
@@ -100,21 +100,21 @@ class BoundedHttpProtocol(H11Protocol):
     _watch: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take a connection, and begin to look at it."""
+        """Take over a connection, and begin to watch it."""
         super().connection_made(transport)
         self._watch = self.loop.call_later(REQUEST_HEAD_TIMEOUT_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop looking at it."""
+        """Stop watching the connection."""
         if self._watch is not None:
             self._watch.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP; where the answer to its request is under way or done, the connection ends with it."""
+        """Answer data that is not HTTP; if a request's answer has begun or ended, the connection is closed with it."""
         cycle: Any = self.cycle
         if cycle is not None:
-            # Its request goes on no further: nobody reads what the application says of it.
+            # Its request is dropped: nobody reads the application's answer.
             cycle.disconnected = True
             cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -123,7 +123,7 @@ class BoundedHttpProtocol(H11Protocol):
             self.transport.close()
 
     def _look(self) -> None:
-        """Close a connection that has sent no request since the last look."""
+        """Close a connection that has sent no request since the last check."""
         cycle: Any = self.cycle
         if cycle is self._seen and (cycle is None or cycle.response_complete):
             self.transport.abort()

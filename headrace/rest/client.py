@@ -1,6 +1,6 @@
-"""RestClient: asks a cluster's REST endpoint, from the standard library alone, as the command line starts with it.
+"""RestClient: client of a cluster's REST endpoint, on the standard library alone, so that the command line starts fast.
 
-A server that is not ready (503, or nobody listens yet) is asked again; nothing else is. Redirects are not followed: the
+Only requests to a server that is not ready (503, or nobody listens yet) are retried. Redirects are not followed: the
 token is for the cluster that was named.
 Source: Flink RestClusterClient.
 """
@@ -40,35 +40,34 @@ from headrace.rest.home.connections import FoundConnection, has_ended
 
 RETRY_MAX_ATTEMPTS: Final = ConfigOption(
     "rest.retry.max-attempts", int, 20,
-    "Number of times that a client tries to reach a cluster which is not ready, or not there yet.", least=1,
+    "Number of attempts of a client to reach a cluster that is not ready or does not listen yet.", least=1,
 )  # fmt: skip
 RETRY_DELAY: Final = ConfigOption(
-    "rest.retry.delay", timedelta, timedelta(seconds=3), "Pause before a client tries again."
+    "rest.retry.delay", timedelta, timedelta(seconds=3), "Pause before a client's next attempt."
 )
 CONNECTION_TIMEOUT: Final = ConfigOption(
     "rest.connection-timeout", timedelta, timedelta(seconds=15),
-    "Longest time in which a connection of a client comes about.", least=timedelta(milliseconds=1),
+    "Maximum time for opening a client's connection.", least=timedelta(milliseconds=1),
 )  # fmt: skip
 CLIENT_TIMEOUT: Final = ConfigOption(
     "client.timeout", timedelta, timedelta(seconds=60),
-    "Longest time for which a client waits for an answer, and for the end of a savepoint or the like, which goes on "
-    "in the cluster.", least=timedelta(milliseconds=1),
+    "Maximum wait of a client for an answer, or for the end of a savepoint.", least=timedelta(milliseconds=1),
 )  # fmt: skip
 ANSWER_BYTES_MAX: Final = 104_857_600
-"""Largest JSON answer that is read; the same bound that servers have for requests."""
+"""Maximum size of a JSON answer; the same limit that servers have for requests."""
 _LOG: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 1 << 16
 _HANDSHAKE_TIMEOUT_S: Final = 5.0
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
-"""Reasons of a handshake with a server that answers in another protocol, by the version of OpenSSL."""
+"""Error reasons of a TLS handshake with a server that uses another protocol, by the version of OpenSSL."""
 _CONTENT_RANGE: Final = re.compile(
     r"bytes (?:([0-9]{1,18})-[0-9]{1,18}|\*)/(?:([0-9]{1,18})|\*)", re.IGNORECASE
 )
 _PAUSES_S: Final = 0.05, 0.25
-"""The first and the longest pause between two questions for the result of an operation."""
+"""First and longest pause between two requests for the result of an operation, in seconds."""
 
 _LEAST_S: Final = 0.1
-"""Least time for a request, as a socket with none would not wait at all."""
+"""Minimum timeout of a request in seconds, as a socket with 0 would not wait at all."""
 
 Json = Any
 OnProgress = Callable[[float], None]
@@ -77,7 +76,10 @@ Wait = Callable[[float], Any]
 
 
 class Piece(NamedTuple):
-    """Bytes of a file, and the place at which they begin. The file's name and id are empty where nobody tells them."""
+    """Bytes of a file, and the offset at which they begin.
+
+    The file's name and id are empty if the server omits them.
+    """
 
     offset: int
     content: bytes
@@ -91,10 +93,10 @@ def path_of(*parts: str) -> str:
 
 
 class RestClient:
-    """Client of one cluster. No connection is kept between two calls, which several threads may make at once.
+    """Client of one cluster. Several threads may call it concurrently; it keeps no connection between two calls.
 
-    `has_ended` says whether the cluster is known to be gone. `patience_s` is the longest time for a call, repetitions
-    and all, where the settings alone allow more.
+    `has_ended` returns whether the cluster is known to be gone. `patience_s` is the maximum time for a call, including
+    retries, if the settings alone allow more.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class RestClient:
         parts = urlsplit(address)
         host = parts.hostname
         if parts.scheme not in ("http", "https") or not host:
-            raise ConfigurationError("-m", address, "it is no URL of http or https")
+            raise ConfigurationError("-m", address, "it is not an http or https URL")
         if token and parts.scheme == "http" and not is_loopback(host):
             raise ConfigurationError(
                 "-m", address, "the token would travel in clear text over the network: use https://"
@@ -122,7 +124,9 @@ class RestClient:
         if not all("!" <= letter <= "~" for letter in token):
             # It would not fit into a header; the error must not show it.
             raise ConfigurationError(
-                token_from or "token", "…", "a token is of ASCII letters, digits and signs alone"
+                token_from or "token",
+                "…",
+                "a token consists of ASCII letters, digits and signs only",
             )
         self.address = address.rstrip("/")
         self._host = host
@@ -144,7 +148,10 @@ class RestClient:
 
     @classmethod
     def of(cls, found: FoundConnection, **options: Any) -> "RestClient":
-        """Return the client of a connection that was found; a cluster that is known to be gone is not asked again."""
+        """Return the client of a connection that was found.
+
+        Calls are not retried if the cluster is known to be gone.
+        """
         connection = found.connection
         return cls(
             connection.address,
@@ -156,15 +163,15 @@ class RestClient:
         )
 
     def get(self, path: str, **query: object) -> Json:
-        """Return the answer of GET. RestUnreachableError; RestRefusedError; UnauthorizedError."""
+        """Return the answer of GET. RestUnreachableError, RestRefusedError or UnauthorizedError if there is none."""
         return self._json("GET", path, None, query)
 
     def get_object(self, path: str, **query: object) -> dict[str, Any]:
-        """Return the answer of GET, an object. RestRefusedError for any other, as another kind of server gives."""
+        """Return the answer of GET, an object. RestRefusedError for any other, as from another kind of server."""
         answer = self.get(path, **query)
         if isinstance(answer, dict):
             return cast("dict[str, Any]", answer)
-        problem = f"the answer is no object: is {self.address} the REST address of a cluster?"
+        problem = f"the answer is not a JSON object: check that {self.address} is the REST address of a cluster"
         raise RestRefusedError("GET", path, http.HTTPStatus.OK, [problem])
 
     def post(self, path: str, body: Json = None, **query: object) -> Json:
@@ -190,11 +197,11 @@ class RestClient:
         query: Mapping[str, object] | None = None,
         on_unready: OnUnready | None = None,
     ) -> bytes:
-        """Return the answer as it came, a message where the route has one.
+        """Return the raw answer; it is a message if the route has one.
 
-        An error of the cluster is raised as the class that it has there. `timeout_s`: of the wait for the answer,
-        where it may take longer than others. `on_unready`: called after each answer with 503, for what was asked may
-        be done all the same, if the cluster was slow, or lost its leadership meanwhile.
+        An error of the cluster is raised with its original class. `timeout_s`: maximum wait for the answer, if it may
+        take longer than usual. `on_unready`: called after each answer with 503, as the request may have been executed
+        nevertheless, if the cluster was slow, or lost its leadership meanwhile.
         """
         accepted = {"Accept": f"{MESSAGE}, application/json"}
         headers = accepted if content is None else {**accepted, "Content-Type": content_type}
@@ -207,10 +214,10 @@ class RestClient:
     def text(self, path: str, begin: int = 0) -> Iterator[Piece]:
         """Yield a file, such as a log, from the byte `begin` on, piece by piece.
 
-        A `begin` below zero counts from the end. A server that gives a long file in several answers is asked until it
-        has given all. One that gives whole files alone is heeded: what stands before `begin` is passed over. A file
-        that has become shorter was begun anew, and is given whole. Where the server tells which file it gives, an empty
-        piece comes first in each answer: whoever has looked for another one need read no further.
+        A `begin` below zero counts from the end. A server that returns a long file in several answers is called until
+        the file is complete. If a server only returns whole files, the part before `begin` is skipped. A file that has
+        become shorter was restarted, and is returned from its start. If the server names the file, each answer begins
+        with an empty piece: a caller that wanted another file need not read on.
         """
         is_more = True
         while is_more:
@@ -235,7 +242,7 @@ class RestClient:
                 begin = offset
 
     def first_byte(self, path: str) -> Piece:
-        """Return the first byte of a file, none where it is empty: with it the server tells which file it is."""
+        """Return the first byte of a file, none if it is empty; with it the server sends the file's id."""
         with self._answer("GET", path, None, {}, {"Range": "bytes=0-0"}) as answer:
             if answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return Piece(0, b"", *_file_of(answer))
@@ -243,8 +250,8 @@ class RestClient:
             return Piece(0, self._read(answer, 1), *_file_of(answer))
 
     def begin(self, path: str, body: Mapping[str, Json] | None = None) -> str:
-        """Begin an operation by POST and return its request id, without waiting for its end."""
-        # With an id of our own a request that is sent twice begins one operation.
+        """Start an operation by POST and return its request id, without waiting for its end."""
+        # With the client's own id, a request that is sent twice starts one operation.
         trigger_id = UniqueId.generate(system_random()).hex()
         answer = self.post(path, {**(body or {}), "triggerId": trigger_id})
         return str(answer.get("request-id", trigger_id)) if isinstance(answer, dict) else trigger_id
@@ -275,7 +282,7 @@ class RestClient:
         try:
             return json.loads(content) if content else {}
         except (ValueError, RecursionError) as error:
-            problem = f"the answer is not JSON: is {self.address} the REST address of a cluster?"
+            problem = f"the answer is not JSON: check that {self.address} is the REST address of a cluster"
             raise RestRefusedError(method, path, answer.status, [problem]) from error
 
     def _whole(self, method: str, path: str, answer: http.client.HTTPResponse) -> bytes:
@@ -296,7 +303,7 @@ class RestClient:
         timeout_s: float | None = None,
         on_unready: OnUnready | None = None,
     ) -> Generator[http.client.HTTPResponse]:
-        """Give the answer to a request, whatever its status; ask again while the server is not ready."""
+        """Return the answer to a request, whatever its status; retry while the server is not ready."""
         given = {key: value for key, value in query.items() if value is not None}
         target = self._prefix + path + (f"?{urlencode(given)}" if given else "")
         sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
@@ -354,13 +361,13 @@ class RestClient:
         except ConnectionRefusedError as error:
             raise _NobodyListensError("nobody listens there") from error
         except ssl.SSLCertVerificationError as error:
-            reason = f"its certificate is not to be trusted ({error.verify_message}); name its authority's PEM file as "
+            reason = f"its certificate is not trusted ({error.verify_message}); set its authority's PEM file as "
             reason += "'ca_file' in the connection file, or in SSL_CERT_FILE"
             raise RestUnreachableError(self.address, reason, attempt) from error
         except (OSError, UnicodeError) as error:
             reason = _reason(error)
             if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
-                reason = f"the port does not speak TLS: name it as http{self.address[5:]}"
+                reason = f"the port does not use TLS: use the address http{self.address[5:]}"
             raise RestUnreachableError(self.address, reason, attempt) from error
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
@@ -379,12 +386,12 @@ class RestClient:
             _LOG.debug("%s %s: status %d", method, target, answer.status)
             return answer
         except (OSError, http.client.HTTPException) as error:
-            # A port that speaks TLS closes what is no handshake, some with a few bytes that are no HTTP.
+            # A TLS port closes connections without a handshake, some after a few bytes that are not HTTP.
             is_closed = isinstance(error, (ConnectionError, http.client.BadStatusLine))
             port = connection.port
             patience_s = min(self._connection_timeout_s, _HANDSHAKE_TIMEOUT_S)
             if is_closed and not self._tls and speaks_tls(self._host, port, patience_s):
-                reason = f"the port speaks TLS: name it as https{self.address[4:]}"
+                reason = f"the port uses TLS: use the address https{self.address[4:]}"
                 raise RestUnreachableError(self.address, reason) from error
             raise RestUnreachableError(
                 self.address, _reason(error), may_have_arrived=True
@@ -398,7 +405,9 @@ class RestClient:
                 self.address, _reason(error), may_have_arrived=True
             ) from error
         if len(content) < count and answer.length:
-            raise RestUnreachableError(self.address, "its answer broke off", may_have_arrived=True)
+            raise RestUnreachableError(
+                self.address, "its answer ended early", may_have_arrived=True
+            )
         return content
 
     def _pause(
@@ -420,7 +429,7 @@ class RestClient:
         if status < http.HTTPStatus.BAD_REQUEST:
             place = answer.getheader("Location", "elsewhere")
             problem = (
-                f"the answer leads to {place}, which is not followed: name that address with -m"
+                f"the answer redirects to {place}, which is not followed: set that address with -m"
             )
             raise RestRefusedError(method, path, status, [problem])
         content = self._read(answer, ANSWER_BYTES_MAX)
@@ -438,18 +447,18 @@ def _tls_context(ca_file: str) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(
-            "ca_file", ca_file, f"it is no PEM file with certificates: {_reason(error)}"
+            "ca_file", ca_file, f"it is not a PEM file with certificates: {_reason(error)}"
         ) from error
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    # A cluster's own certificate, which vouches for itself alone, names no host.
+    # A cluster's own self-signed certificate names no host.
     context.check_hostname = not ca_file or context.cert_store_stats()["x509_ca"] > 0
     return context
 
 
 def _extent_of(answer: http.client.HTTPResponse, begin: int) -> tuple[int, int]:
-    """Return the place in a file at which the content of an answer begins, and the size of the file.
+    """Return the offset in the file at which the content of an answer begins, and the size of the file.
 
-    Where the server does not tell, they are taken to be `begin`, from which the file was asked for.
+    If the server does not send them, both are assumed to be `begin`, the requested offset.
     """
     if answer.status == http.HTTPStatus.OK:
         return 0, begin if answer.length is None else answer.length
@@ -459,14 +468,14 @@ def _extent_of(answer: http.client.HTTPResponse, begin: int) -> tuple[int, int]:
 
 
 def _file_of(answer: http.client.HTTPResponse) -> tuple[str, str]:
-    """Return name and id of the file that is answered, empty where the server does not tell."""
+    """Return name and id of the file in the answer; empty if the server does not send them."""
     name, file_id = answer.getheader(FILE_NAME_HEADER, ""), answer.getheader(FILE_ID_HEADER, "")
     return unquote(name), file_id
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "it does not answer in time"
+        return "it did not answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
@@ -480,7 +489,7 @@ def _remote_error(content: bytes, address: str) -> Exception:
 
 
 def _errors_of(content: bytes) -> list[str]:
-    """Return the strings of an error body; the text itself where it is none."""
+    """Return the texts of an error body, or the body itself if it has another form."""
     text = content.decode("utf-8", "replace").strip()
     try:
         found = json.loads(text)["errors"]

@@ -1,18 +1,18 @@
 """Errors of clients of the REST endpoint.
 
 RestError
-+- RestUnreachableError     nobody answers at the address, or no answer can be had from it
-|  +- ClusterEndedError     for it has ended
++- RestUnreachableError     no server answers at the address, or its answer is unusable
+|  +- ClusterEndedError     the cluster has ended
 +- RestRefusedError         the cluster answered with an error
-|  +- UnauthorizedError     the cluster does not take the token
-+- OperationFailedError     a savepoint or the like was begun, and failed
-+- OperationLateError       it was begun, and has not ended within the client's patience
-+- ConnectionFileError      a connection file is damaged, or others than its owner could have written or read it
+|  +- UnauthorizedError     the cluster does not accept the token
++- OperationFailedError     an operation, such as a savepoint, was started and failed
++- OperationLateError       an operation was started, and did not end within the client's timeout
++- ConnectionFileError      a connection file is damaged, or users other than its owner had access
 +- HomeFolderError          the user's folder of Headrace cannot be made or written
-+- NoClusterError           no connection file leads to a cluster that lives
-+- NoSuchClusterError       none leads to a cluster of this name
-+- SeveralClustersError     several do, and none was named
-+- ClusterRestartingError   its driver is gone, and is being started again
++- NoClusterError           no connection file leads to a running cluster
++- NoSuchClusterError       no running cluster has this name
++- SeveralClustersError     several clusters run, and the user named none
++- ClusterRestartingError   the cluster's driver is gone, and is being restarted
 """
 
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ class RestError(HeadraceError):
 
 
 class RestUnreachableError(RestError):
-    """No connection to the cluster, or one that broke before the answer was there."""
+    """No connection to the cluster, or the connection broke before the answer was complete."""
 
     def __init__(
         self, address: str, reason: str, attempts: int = 1, *, may_have_arrived: bool = False
     ) -> None:
-        """`may_have_arrived`: the request was sent, so that the cluster may have done what it asks for."""
+        """Create the error; `may_have_arrived`: the request was sent, so that the cluster may have executed it."""
         tried = "" if attempts == 1 else f" after {attempts} attempts"
         super().__init__(
             f"no cluster answers at {address}{tried}: {reason}; 'headrace list' without -m looks for the clusters of "
@@ -50,14 +50,14 @@ class RestUnreachableError(RestError):
 
 
 class ClusterEndedError(RestUnreachableError):
-    """The cluster is gone: it took its connection file with it, or its process has ended."""
+    """The cluster has ended: its connection file is gone, or its process is."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, "it has ended")
 
 
 class RestRefusedError(RestError):
-    """An answer with an error: its status, and the strings of its field `errors`."""
+    """An answer with an error: its status, and the texts of its field `errors`."""
 
     def __init__(self, method: str, path: str, status: int, errors: Sequence[str]) -> None:
         strings = [one for one in errors if one.strip()] or ["without a reason"]
@@ -68,22 +68,22 @@ class RestRefusedError(RestError):
 
 
 class UnauthorizedError(RestRefusedError):
-    """The cluster asks for another token than the client has, or for any at all."""
+    """The cluster requires a token, and the client sent another one or none."""
 
     def __init__(self, method: str, path: str, status: int, address: str, token_from: str) -> None:
         sent = (
-            f"the token from {token_from} is not that"
+            f"the token from {token_from} is not the token"
             if token_from
-            else "no token was sent, and one is needed,"
+            else "no token was sent, but one is needed,"
         )
         place = (
             "it is in the connection file that the cluster wrote on its own machine, <home>/clusters/<port>.json with "
             "HEADRACE_HOME or ~/.headrace as home"
         )
         advice = (
-            "unset HEADRACE_TOKEN, which counts before files, where that file is in your own folder, or set it anew"
+            "unset HEADRACE_TOKEN, which overrides files, if that file is in your own folder, or correct it"
             if token_from == "HEADRACE_TOKEN"
-            else "copy that file to the same folder here, or set HEADRACE_TOKEN, which counts before files"
+            else "copy that file to the same folder here, or set HEADRACE_TOKEN, which overrides files"
         )
         text = f"{sent} of the cluster at {address}: {place}; {advice}"
         super().__init__(method, path, status, [text])
@@ -91,7 +91,7 @@ class UnauthorizedError(RestRefusedError):
 
 
 class OperationFailedError(RestError):
-    """An asynchronous operation has ended with a failure."""
+    """An asynchronous operation has failed."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause_line([cause]))
@@ -99,18 +99,18 @@ class OperationFailedError(RestError):
 
 
 class OperationLateError(RestError):
-    """An asynchronous operation goes on in the cluster, and its client does not wait for it any longer."""
+    """An asynchronous operation continues in the cluster, but its client no longer waits for it."""
 
     def __init__(self, request_id: str, waited_s: float, results_path: str, key: str) -> None:
         super().__init__(
-            f"there is no result after {waited_s:g} s; the cluster goes on with it: ask {results_path} for the result, "
-            f"or wait longer with -D {key}='10 min'"
+            f"there is no result after {waited_s:g} s; the operation continues in the cluster: request "
+            f"{results_path} for the result, or wait longer with -D {key}='10 min'"
         )
         self.request_id = request_id
 
 
 class ConnectionFileError(RestError):
-    """A file that is not followed, and not deleted either."""
+    """A connection file that is not used, and not deleted either."""
 
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(f"the connection file {file} is not used: {reason}")
@@ -119,7 +119,7 @@ class ConnectionFileError(RestError):
 
 
 class HomeFolderError(RestError):
-    """The folder for logs, connection files and the like cannot be made, or nothing can be written there."""
+    """The folder for logs and connection files cannot be created or written."""
 
     domain = ErrorDomain.USER
 
@@ -135,7 +135,7 @@ class HomeFolderError(RestError):
 
 
 class NoClusterError(RestError):
-    """Nobody has left a connection file whose cluster lives."""
+    """There is no connection file of a running cluster."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -146,7 +146,7 @@ class NoClusterError(RestError):
 
 
 class NoSuchClusterError(RestError):
-    """No cluster of this machine is called like that, or none is a session; `kind` is what was looked for."""
+    """No cluster of this machine has this name, or none is a session; `kind` is what was looked for."""
 
     def __init__(self, kind: str, name: str | None, names: Sequence[str]) -> None:
         called = "" if name is None else f" called '{name}'"
@@ -160,12 +160,12 @@ class NoSuchClusterError(RestError):
 
 
 class SeveralClustersError(RestError):
-    """The client cannot know which one is meant."""
+    """Several clusters run, and the client cannot know which one is meant."""
 
     def __init__(self, clusters: Sequence[str]) -> None:
-        """`clusters`: a line of each, with the option that names it."""
+        """Create the error; `clusters`: a line for each, with the option that selects it."""
         lines = "".join(f"\n  {one}" for one in clusters)
-        super().__init__(f"{len(clusters)} clusters run on this machine: name one with -m{lines}")
+        super().__init__(f"{len(clusters)} clusters run on this machine: select one with -m{lines}")
         self.clusters = tuple(clusters)
 
 
@@ -173,9 +173,9 @@ _CLASS_PREFIXES = ("java.", "org.", "headrace.")
 
 
 def cause_line(errors: Sequence[str]) -> str:
-    """Return the line that says most: the first, or where that is the general one of the server, the cause behind it.
+    """Return the most informative line: the first, or if that is the server's general one, the cause behind it.
 
-    Names of Java's and our own classes in front of it say nothing to a reader.
+    Names of Java and Headrace classes in front of it are removed.
     """
     said = without_controls("\n".join(errors))
     lines = [line.strip() for line in said.splitlines() if line.strip()]
@@ -193,15 +193,19 @@ def cause_line(errors: Sequence[str]) -> str:
 
 
 class ClusterRestartingError(RestError):
-    """The cluster that is meant has no driver at the moment: its supervisor starts it again."""
+    """The requested cluster has no driver at the moment: its supervisor is restarting it."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, supervision: "Supervision") -> None:
         what = f"{supervision.kind} '{supervision.name}'"
         super().__init__(
-            f"the driver of {what} is gone, and process {supervision.pid} starts it again: wait until 'headrace "
+            f"the driver of {what} is gone, and process {supervision.pid} is restarting it: wait until 'headrace "
             f"cluster list' shows its address, or end it with 'headrace cluster stop {supervision.name}'"
-            + (f"; why it ended is in {supervision.log_folder}" if supervision.log_folder else "")
+            + (
+                f"; the reason is in the logs in {supervision.log_folder}"
+                if supervision.log_folder
+                else ""
+            )
         )
         self.supervision = supervision

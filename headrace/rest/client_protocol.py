@@ -1,7 +1,7 @@
-"""Protocol of Headrace's own clients: messages instead of JSON, which would lose something, headers and bounds.
+"""Protocol of Headrace's own clients: messages instead of JSON, so that nothing is lost, headers and limits.
 
-A client that sends `Accept: application/msgpack` is answered with the messages of the gateways, and its errors arrive
-with their class; everybody else is answered with Flink's JSON. This module imports neither a web server nor a data
+A client that sends `Accept: application/msgpack` gets the messages of the gateways, and errors arrive
+with their class; other clients get Flink's JSON. This module imports neither a web server nor a data
 model, because clients use it too.
 """
 
@@ -14,13 +14,13 @@ MESSAGE: Final = "application/msgpack"
 """Media type of messages."""
 FILE_NAME_HEADER: Final = "Log-File-Name"
 FILE_ID_HEADER: Final = "Log-File-Id"
-"""Header by which whoever follows a log file knows it again when it was put aside under another name."""
+"""Header with a log file's id, by which a follower recognises the file after it was renamed."""
 BLOB_CHUNK_BYTES_MAX: Final = 4 << 20
-"""Bytes of a blob that one request may bring."""
+"""Maximum bytes of a blob in one request."""
 
 
 class OperationOutcome(msgspec.Struct, frozen=True):
-    """State of a savepoint or checkpoint that was asked for: `location` or `checkpoint_id` once it is done."""
+    """State of a requested savepoint or checkpoint: `location` or `checkpoint_id` once it is complete."""
 
     is_done: bool
     location: str = ""
@@ -28,5 +28,5 @@ class OperationOutcome(msgspec.Struct, frozen=True):
 
 
 def takes_messages(headers: Mapping[str, str]) -> bool:
-    """Return whether a client takes messages; `headers` finds names whatever their case."""
+    """Return whether a client accepts messages; `headers` must ignore the case of names."""
     return MESSAGE in headers.get("accept", "")

@@ -1,4 +1,4 @@
-"""ClusterView: the control plane as handlers see it, asked on its own loop and at most once per refresh interval.
+"""ClusterView: access of handlers to the control plane, called on its own loop and at most once per refresh interval.
 
 Source: Flink ExecutionGraphCache, which serves every handler from one snapshot of a job.
 """
@@ -50,11 +50,11 @@ _JOBS, _DATA_SETS = "jobs", "data sets"
 
 @dataclass
 class SparkPage:
-    """Web page of the Spark that hosts a cluster.
+    """Web page of the Spark application that hosts a cluster.
 
-    `address` returns where it listens, as in http://127.0.0.1:4040, and may start it first: it takes seconds then, and
-    raises HostError. `key`, base64url-encoded, signs the tokens that its filter JWSFilter asks for. `asked_count`:
-    requests that wait.
+    `address` returns the page's address, such as http://127.0.0.1:4040; it may start the page first, which takes
+    seconds, and raises HostError. `key`, base64url-encoded, signs the tokens that its filter JWSFilter requires.
+    `asked_count`: number of waiting requests.
     """
 
     address: Callable[[], str]
@@ -64,12 +64,12 @@ class SparkPage:
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """Parts of a cluster that REST asks, and the loop on which it asks them.
+    """Parts of a cluster that REST calls, and the loop on which it calls them.
 
-    `metrics_history` tells metrics of a job over time, where somebody keeps them. `blob_server` keeps big payloads of
-    jobs that clients bring. `log_folder` is where the log files of this process lie, if it writes any. `spark_page` is
-    the web page of the Spark that hosts the cluster, where REST may show it. `fail`, on any thread, ends the cluster
-    with the name of what has failed, and its error: nobody could bring jobs to a session without REST.
+    `metrics_history` returns metrics of a job over time, if they are recorded. `blob_server` stores large payloads of
+    jobs that clients submit. `log_folder` contains the log files of this process, if it writes any. `spark_page` is
+    the web page of the Spark that hosts the cluster, if REST may show it. `fail`, on any thread, ends the cluster
+    with the name of the failed part, and its error: without REST a session could get no jobs.
     """
 
     dispatcher: DispatcherGateway
@@ -83,7 +83,7 @@ class ControlPlane:
 
 
 class ClusterView:
-    """Used on the REST thread's loop. `accepts_jobs`: whether clients may bring some, with their payloads."""
+    """View of a cluster, used on the REST thread's loop. `accepts_jobs`: whether clients may submit jobs."""
 
     def __init__(
         self, control: ControlPlane, settings: Settings, clock: Clock, *, accepts_jobs: bool = False
@@ -104,7 +104,10 @@ class ClusterView:
     async def ask(
         self, call: Coroutine[Any, Any, T], timeout_s: float | None = _ASK_TIMEOUT_S
     ) -> T:
-        """Await a call of a gateway on the control loop; its answer is not kept. UnavailableError after `timeout_s`."""
+        """Await a call of a gateway on the control loop; the answer is not cached.
+
+        UnavailableError after `timeout_s`.
+        """
         try:
             return await run_on_loop(call, self._control_loop, timeout_s)
         except TimeoutError as error:
@@ -115,7 +118,7 @@ class ClusterView:
     async def change(
         self, call: Coroutine[Any, Any, T], timeout_s: float | None = _ASK_TIMEOUT_S
     ) -> T:
-        """Await a call that changes jobs or data sets; their lists are asked for anew, as it is looked at next."""
+        """Await a call that changes jobs or data sets, and drop the cached lists of both."""
         try:
             return await self.ask(call, timeout_s)
         finally:
@@ -123,7 +126,7 @@ class ClusterView:
             self._answers.forget(_DATA_SETS)
 
     async def each(self, answers: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-        """Await several answers at once, and leave out those that fail: a part of the cluster may just have gone."""
+        """Await several answers concurrently, and leave out those that fail, as their source may just have gone."""
         found = await asyncio.gather(*answers, return_exceptions=True)
         return [one for one in found if not isinstance(one, BaseException)]
 
@@ -136,37 +139,37 @@ class ClusterView:
         return await self._kept("resources", self.resource_manager.request_resource_overview)
 
     async def data_sets(self) -> tuple[DataSetInfo, ...]:
-        """Return the results that jobs left to the cluster."""
+        """Return the results that jobs left in the cluster."""
         return await self._kept(_DATA_SETS, self.resource_manager.list_data_sets)
 
     async def status(self, job_id: JobId) -> JobStatus:
-        """Return a job's status, now."""
+        """Return a job's present status, uncached."""
         return await self.ask(self.dispatcher.request_job_status(job_id))
 
     async def details(self, job_id: JobId) -> JobDetails:
-        """Return a job with its vertices; UnknownJobError."""
+        """Return a job with its vertices; UnknownJobError if there is none."""
         return await self._kept(
             ("details", job_id),
             lambda: self.dispatcher.request_job_details(job_id, int(self.refresh_interval_ms)),
         )
 
     async def vertex(self, job_id: JobId, vertex_id: JobVertexId) -> VertexDetails:
-        """Return a vertex of a job; UnknownJobError, NotFoundError."""
+        """Return a vertex of a job; UnknownJobError or NotFoundError if there is none."""
         for each in (await self.details(job_id)).vertices:
             if each.vertex_id == vertex_id:
                 return each
         raise NotFoundError(f"JobVertex {vertex_id.hex()} not found.")
 
     async def accumulators(self, job_id: JobId) -> dict[str, float]:
-        """Return what a job's functions sum up; UnknownJobError."""
+        """Return the accumulators of a job's functions; UnknownJobError if there is no such job."""
         return await self.ask(self.dispatcher.request_accumulators(job_id))
 
     async def result(self, job_id: JobId) -> JobResult:
-        """Return the result of a job that has ended; UnknownJobError."""
+        """Return the result of a job that has ended; UnknownJobError if there is no such job."""
         return await self.ask(self.dispatcher.request_job_result(job_id))
 
     async def metrics_history(self, job_id: JobId) -> "MetricsHistoryInfo":
-        """Return metrics of a job over time, no points where nobody keeps them; UnknownJobError."""
+        """Return metrics of a job over time, without points if they are not recorded; UnknownJobError."""
         await self.status(job_id)
         if self._metrics_history is None:
             from headrace.rest.models.vertices import MetricsHistoryInfo
@@ -185,13 +188,13 @@ class ClusterView:
         )
 
     async def checkpoints(self, job_id: JobId) -> CheckpointStatistics:
-        """Return what is remembered of a job's checkpoints; UnknownJobError."""
+        """Return the recorded checkpoints of a job; UnknownJobError if there is no such job."""
         return await self._kept(
             ("checkpoints", job_id), lambda: self.dispatcher.request_checkpoint_statistics(job_id)
         )
 
     async def checkpoint(self, job_id: JobId, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return one checkpoint with its subtasks, None where it is not remembered; UnknownJobError."""
+        """Return one checkpoint with its subtasks, None if it is not recorded any more; UnknownJobError."""
         return await self._kept(
             ("checkpoint", job_id, checkpoint_id),
             lambda: self.dispatcher.request_checkpoint_details(job_id, checkpoint_id),
@@ -221,7 +224,7 @@ class ClusterView:
     async def stack_samples(
         self, place: Place, sample_count: int, delay_ms: int, depth_max: int
     ) -> StackSamples:
-        """Sample the stacks of a vertex or a subtask, which takes `sample_count` times `delay_ms`."""
+        """Return stack samples of a vertex or a subtask; takes `sample_count` times `delay_ms`."""
         job_id, vertex_id, subtask_index = place
         call = self.resource_manager.request_vertex_stack_samples(
             job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
@@ -229,7 +232,7 @@ class ClusterView:
         return await self.ask(call, sample_count * delay_ms / 1000 + _ASK_TIMEOUT_S)
 
     async def assigned_tasks(self) -> Counter[ResourceId | AllocationId]:
-        """Count the subtasks that are about to run, or run, by TaskManager and by allocation of a slot."""
+        """Return the number of subtasks that are running or starting, by TaskManager and by slot allocation."""
         return await self._answers.get(
             "assigned tasks", self.refresh_interval_ms, self._count_assigned_tasks
         )

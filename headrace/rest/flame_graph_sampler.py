@@ -1,7 +1,7 @@
-"""FlameGraphSampler: stack samples of vertices, taken while somebody looks at them.
+"""FlameGraphSampler: takes stack samples of vertices while clients request them.
 
-The first request for a vertex starts the sampling. A graph is taken anew after the refresh interval, if it is asked for
-again, and dropped when nobody has asked for a while. Source: Flink VertexThreadInfoTracker.
+The first request for a vertex starts the sampling. A graph is renewed after the refresh interval, if it is requested
+again, and dropped when nobody has requested it for a while. Source: Flink VertexThreadInfoTracker.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ FLAME_GRAPH_ENABLED: Final = ConfigOption(
     "rest.flamegraph.enabled",
     bool,
     True,
-    "Whether dashboards may ask for flame graphs. Nothing is sampled while nobody does.",
+    "Whether dashboards may request flame graphs. Samples are only taken on request.",
 )
 FLAME_GRAPH_REFRESH: Final = ConfigOption(
     "rest.flamegraph.refresh-interval",
     timedelta,
     timedelta(minutes=1),
-    "Time after which a flame graph that is asked for is taken anew.",
+    "Time after which a requested flame graph is renewed.",
 )
 FLAME_GRAPH_CLEANUP: Final = ConfigOption(
     "rest.flamegraph.cleanup-interval",
     timedelta,
     timedelta(minutes=10),
-    "Time after which a flame graph that nobody asks for is dropped.",
+    "Time after which a flame graph that nobody requests is dropped.",
 )
 FLAME_GRAPH_SAMPLES: Final = ConfigOption(
     "rest.flamegraph.num-samples",
@@ -55,7 +55,7 @@ FLAME_GRAPH_DEPTH: Final = ConfigOption(
     "rest.flamegraph.stack-depth",
     int,
     100,
-    "Frames of a stack that are looked at.",
+    "Maximum number of frames of a sampled stack.",
     least=1,
 )
 FLAME_GRAPH_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
@@ -66,7 +66,7 @@ FLAME_GRAPH_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     FLAME_GRAPH_DELAY,
     FLAME_GRAPH_DEPTH,
 )
-"""All of them, which are looked at before a cluster starts."""
+"""All options of flame graphs, which are checked before a cluster starts."""
 _LOG: Final = logging.getLogger(__name__)
 _KEPT_MAX: Final = 100
 
@@ -85,7 +85,8 @@ class _Graph:
 class FlameGraphSampler:
     """Keeps the newest flame graph of each place. Used on one loop.
 
-    `sample` takes samples of stacks: of a place, so many, with a delay in milliseconds between them, and of a depth.
+    `sample` takes stack samples: its arguments are a place, the number of samples, the delay between them in
+    milliseconds, and the depth.
     """
 
     def __init__(
@@ -106,14 +107,14 @@ class FlameGraphSampler:
         self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
     def newest(self, place: Place) -> StackSamples | None:
-        """Return the newest samples of a place, or None while there are none; takes new ones where they are old."""
+        """Return the newest samples of a place, or None if there are none; start new ones if they are old."""
         now_ms = self._clock.monotonic_ms()
         self._drop_unasked(now_ms)
         graph = self._graphs.get(place)
         if graph is None:
             if len(self._graphs) >= _KEPT_MAX:
                 raise UnavailableError(
-                    f"flame graphs of {_KEPT_MAX} places are looked at; ask again when some are not any more"
+                    f"flame graphs of {_KEPT_MAX} places are in use; try again when some are no longer requested"
                 )
             graph = self._graphs[place] = _Graph(now_ms)
         graph.asked_ms = now_ms
@@ -128,9 +129,9 @@ class FlameGraphSampler:
         try:
             graph.samples = await self._sample(place, self._count, self._delay_ms, self._depth)
         except (HeadraceError, HandlerError) as error:
-            _LOG.warning("there is no flame graph of vertex %s: %s", place[1], error)
+            _LOG.warning("no flame graph of vertex %s could be taken: %s", place[1], error)
         finally:
-            # Also where it failed: the next one is taken a refresh interval later, not with each request.
+            # Also after a failure: the next one is taken a refresh interval later, not with each request.
             graph.taken_ms = self._clock.monotonic_ms()
             graph.sampling = None
 

@@ -1,19 +1,19 @@
-"""Errors of the REST endpoint: each is an answer with a status and texts.
+"""Errors of REST handlers; each becomes an answer with a status and texts.
 
 HandlerError
-+- NotFoundError           404: the job, vertex, checkpoint or operation is not there
-+- BadRequestError         400: the request says something impossible
++- NotFoundError           404: the job, vertex, checkpoint or operation does not exist
++- BadRequestError         400: the request is invalid
 +- UnknownTokenError       401: the token is not the cluster's
-+- ForbiddenError          403: the cluster is set up not to do this
-+- ConflictError           409: the job is in no state for this
-+- UnavailableError        503: this part of the cluster does not answer now
++- ForbiddenError          403: the cluster's settings forbid it
++- ConflictError           409: the job's state does not allow it
++- UnavailableError        503: this part of the cluster does not answer at the moment
 """
 
 from typing import ClassVar
 
 
 class HandlerError(Exception):
-    """The answer to a request that cannot be fulfilled. `texts`: what `errors` holds."""
+    """The answer to a request that cannot be fulfilled. `texts`: the content of `errors`."""
 
     status: ClassVar[int] = 500
 
@@ -23,13 +23,13 @@ class HandlerError(Exception):
 
 
 class NotFoundError(HandlerError):
-    """The thing that the path names is not there."""
+    """The object that the path names does not exist."""
 
     status = 404
 
 
 class BadRequestError(HandlerError):
-    """The request says something impossible."""
+    """The request is invalid."""
 
     status = 400
 
@@ -41,25 +41,25 @@ class UnknownTokenError(HandlerError):
 
 
 class ForbiddenError(HandlerError):
-    """The cluster is set up not to do this."""
+    """The cluster's settings forbid the request."""
 
     status = 403
 
 
 class ConflictError(HandlerError):
-    """The thing that the path names is in no state for this."""
+    """The state of the object that the path names does not allow the request."""
 
     status = 409
 
 
 class UnavailableError(HandlerError):
-    """A part of the cluster does not answer now; the same request may succeed later."""
+    """A part of the cluster does not answer at the moment; the same request may succeed later."""
 
     status = 503
 
 
 def internal_error(error: BaseException) -> tuple[str, str]:
-    """Return the texts of an answer with status 500: Flink's first line, and the cause in a sentence."""
+    """Return the texts of an answer with status 500: Flink's first line, and the cause in one sentence."""
     return (
         "Internal server error.",
         f"<Exception on server side:\n{error}\nEnd of exception on server side>",

@@ -1,6 +1,6 @@
 """HttpServer: a guarded HTTP application with a thread of its own and a connection file.
 
-It is bound before anything heavy is imported, so that the address is known at once; requests that come before the
+It binds its port before large imports, so that the address is known at once; requests that arrive before the
 application is ready wait for it in the listening socket.
 """
 
@@ -46,16 +46,16 @@ from headrace.rest.options import (
 
 _LOG: Final = logging.getLogger(__name__)
 _REACHABLE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that mean all of this machine's, and one of them at which its clients reach a server."""
+"""Wildcard addresses of this machine, and for each an address at which local clients reach a server."""
 _BACKLOG: Final = 128
 _STOP_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True)
 class ListeningPlace:
-    """Address and ports at which a server listens, each with the option that says so.
+    """Address and ports at which a server listens, each with its option.
 
-    `host` is the name under which clients reach it.
+    `host` is the name under which clients reach the server.
     """
 
     address: str
@@ -69,7 +69,7 @@ class HttpServer:
     """A guarded application on a thread of its own.
 
     The constructor binds, and writes the connection file; PortInUseError, ConfigurationError. `start` serves, `close`
-    ends it. `address` is where browsers and clients reach it. `create` makes the application, when serving begins.
+    ends it. Browsers and clients reach it at `address`. `create` returns the application when serving begins.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class HttpServer:
         self._thread: Final = EventLoopThread("headrace-rest")
         self._server: Any = None
         self._is_closing = False
-        # Guards the connection and its file: who leads is shown by several threads.
+        # Guards the connection and its file, which several threads update with the leader.
         self._showing: Final = threading.Lock()
         self._ended: Final = threading.Event()
         self._ended.set()
@@ -145,7 +145,10 @@ class HttpServer:
         future.add_done_callback(lambda _: self._ended.set())
 
     def show_leadership(self, cluster_id: str, epoch_of: Callable[[], int]) -> None:
-        """Let clients that look for a cluster know in which epoch this driver leads it; 0: it stands by. Any thread."""
+        """Publish the epoch in which this driver leads, for clients that look for a cluster; 0: it stands by.
+
+        Any thread.
+        """
         # The epoch is read under the lock: what is written last is what was read last.
         with self._showing:
             if self._is_closing:
@@ -156,11 +159,11 @@ class HttpServer:
             try:
                 write_connection(self._connection)
             except (HomeFolderError, ConnectionFileError) as error:
-                _LOG.warning("commands without -m do not see which driver leads: %s", error)
+                _LOG.warning("commands without -m cannot see which driver leads: %s", error)
 
     def close(self) -> None:
-        """End all connections and give the port back."""
-        # Read below before it serves: it may be importing still.
+        """End all connections and release the port."""
+        # Read below before it serves: it may still be importing.
         with self._showing:
             self._is_closing = True
             remove_connection(self.connection_file)
@@ -176,7 +179,7 @@ class HttpServer:
 
     async def _serve(self) -> None:
         try:
-            # Imported late: this takes half a second, in which the cluster starts.
+            # Imported late: this takes half a second, during which the cluster starts.
             import uvicorn
 
             from headrace.rest.bounded_uvicorn_server import (
@@ -184,7 +187,7 @@ class HttpServer:
                 BoundedUvicornServer,
             )
 
-            # Who sends nonsense must not write to the program's terminal.
+            # Clients that send invalid data must not write to the program's terminal.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             config = uvicorn.Config(
                 self._create(self._guard),  # pyright: ignore[reportArgumentType]
@@ -206,9 +209,9 @@ class HttpServer:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        """It serves nobody any more."""
+        """Report that the server has failed and no longer serves."""
         _LOG.error(
-            "the REST endpoint at %s has failed; jobs go on without it",
+            "the REST endpoint at %s has failed; jobs continue without it",
             self.address,
             exc_info=error,
         )
@@ -218,7 +221,7 @@ def _warn_where_open(settings: Settings, address: str) -> None:
     """Say so where clients need no token."""
     if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
         _LOG.warning(
-            "%s is 'none': whoever can connect to %s from this host may see and steer everything",
+            "%s is 'none': everybody who can connect to %s from this host may see and control everything",
             REST_AUTHENTICATION.key,
             address,
         )
@@ -232,7 +235,7 @@ def _write_certificate(identity: TlsIdentity, path: Path) -> None:
 
 
 def bind(place: ListeningPlace) -> socket.socket:
-    """Return a listening socket at the first free port; PortInUseError where none is."""
+    """Return a listening socket at the first free port; PortInUseError if there is none."""
     port = 0
     family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
     for port in parse_ports(place.port_option, place.ports):
@@ -246,7 +249,9 @@ def bind(place: ListeningPlace) -> socket.socket:
             if error.errno == errno.EADDRINUSE:
                 continue
             raise ConfigurationError(
-                place.address_option, place.address, f"nothing can listen there: {error.strerror}"
+                place.address_option,
+                place.address,
+                f"the address cannot be bound: {error.strerror}",
             ) from error
         return listener
     raise PortInUseError(place.address, port, place.port_option, place.ports)
@@ -259,10 +264,10 @@ def _tls_context(place: ListeningPlace, identity: TlsIdentity | None) -> ssl.SSL
         raise ConfigurationError(
             place.address_option,
             place.address,
-            "beyond this host REST speaks TLS, and this cluster has no certificate: bind to 127.0.0.1, or give one "
+            "beyond this host REST requires TLS, but this cluster has no certificate: bind to 127.0.0.1, or set one "
             "with 'headrace.security.identity-file'",
         )
     context = server_context(identity)
-    # Browsers have no certificate of the cluster: the token says who they are.
+    # Browsers have no certificate of the cluster: the token authenticates them.
     context.verify_mode = ssl.CERT_NONE
     return context

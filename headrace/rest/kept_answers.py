@@ -1,4 +1,4 @@
-"""KeptAnswers: answers that are given again for a while, so that many who look cost as much as one."""
+"""KeptAnswers: a cache of answers, so that many clients cost as much as one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -13,11 +13,14 @@ _KEPT_MAX: Final = 1000
 
 
 class KeptAnswers:
-    """Values that are computed once per interval, however many ask at the same time. Errors are not kept."""
+    """Values that are computed at most once per interval, however many clients ask concurrently.
+
+    Errors are not kept.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
-        # In the order in which they were asked for, each with the time until which it is given.
+        # In the order of requests, each with the time until which it is valid.
         self._kept: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
         self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
@@ -27,7 +30,7 @@ class KeptAnswers:
     async def get(
         self, key: Hashable, interval_ms: float, compute: Callable[[], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return the value under `key`, computed anew where it is older than `interval_ms`."""
+        """Return the value under `key`, computed anew if it is older than `interval_ms`."""
         self._drop_old()
         kept = self._kept.get(key)
         if kept is None or (kept[1].done() and kept[0] <= self._clock.monotonic_ms()):
@@ -37,15 +40,15 @@ class KeptAnswers:
             value.add_done_callback(lambda done: self._drop_failed(key, done))
         else:
             value = kept[1]
-        # Whoever stops waiting does not stop the others.
+        # A caller that stops waiting does not stop the others.
         return cast(T, await asyncio.shield(value))
 
     def forget(self, key: Hashable) -> None:
-        """Compute the value under `key` anew for who asks from now on."""
+        """Drop the value under `key`, so that the next request computes it anew."""
         self._kept.pop(key, None)
 
     def _drop_old(self) -> None:
-        """Let go of what nobody has asked for since its time was over, and of the oldest where there are too many."""
+        """Drop outdated values, and the oldest ones if there are too many."""
         now_ms = self._clock.monotonic_ms()
         for key, (until_ms, value) in list(self._kept.items()):
             if len(self._kept) < _KEPT_MAX and not (value.done() and until_ms <= now_ms):

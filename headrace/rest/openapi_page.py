@@ -1,4 +1,4 @@
-"""openapi_page: the OpenAPI description as one page of HTML, without scripts, and without files from elsewhere."""
+"""Renders the OpenAPI description as one page of HTML, without scripts or external files."""
 
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -101,7 +101,7 @@ def _content(body: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """Return a type in a few words, with a link where it has a name."""
+    """Return a short description of a type, with a link if the type has a name."""
     if "$ref" in schema:
         name = escape(str(schema["$ref"]).removeprefix(_SCHEMAS))
         return f'<a href="#{name}">{name}</a>'

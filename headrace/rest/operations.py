@@ -1,4 +1,4 @@
-"""Operations: what clients asked for and ask about later by a trigger id, such as savepoints.
+"""Operations: asynchronous operations of clients, such as savepoints, found by trigger id.
 
 Source: Flink's AbstractAsynchronousOperationHandlers and CompletedOperationCache.
 """
@@ -39,21 +39,21 @@ class Operations:
         trigger_id: str,
         begin: Callable[[], Coroutine[Any, Any, Any]],
     ) -> None:
-        """Begin an operation, unless one of this trigger id is known; UnavailableError where too many are."""
+        """Start an operation, unless one with this trigger id exists; UnavailableError if there are too many."""
         self._forget()
         key = (kind, subject, trigger_id)
         if key in self._operations:
             return
         if len(self._operations) >= _KEPT_MAX:
             raise UnavailableError(
-                f"{_KEPT_MAX} operations are known; ask again when some are over"
+                f"{_KEPT_MAX} operations are running or kept; try again when some have expired"
             )
         operation = _Operation(spawn(begin(), asyncio.get_running_loop(), kind, self._tasks))
         operation.task.add_done_callback(lambda _: self._completed(operation))
         self._operations[key] = operation
 
     def find(self, kind: str, subject: str, trigger_id: str) -> asyncio.Task[Any] | None:
-        """Return an operation, done or not, or None where none is known."""
+        """Return an operation, done or not, or None if it is unknown."""
         self._forget()
         operation = self._operations.get((kind, subject, trigger_id))
         if operation is None:
@@ -64,9 +64,9 @@ class Operations:
         return operation.task
 
     async def all_fetched(self) -> None:
-        """Wait until somebody has asked for each result.
+        """Wait until a client has fetched each result.
 
-        A job may end with its savepoint, and the cluster with its job: who asked for it is to learn where it is.
+        A job may end with its savepoint, and the cluster with its job: the client must be able to learn the location.
         Source: Flink CompletedOperationCache.closeAsync.
         """
         while any(not operation.is_fetched for operation in self._operations.values()):
@@ -76,7 +76,7 @@ class Operations:
     def _completed(self, operation: _Operation) -> None:
         operation.completed_ms = self._clock.monotonic_ms()
         if not operation.task.cancelled():
-            # Looked at, also where nobody asks for it.
+            # Retrieved, so that an error that nobody fetches is not reported as lost.
             operation.task.exception()
 
     def _forget(self) -> None:

@@ -8,7 +8,7 @@ from headrace.core.config import ConfigOption, SizeBytes
 
 
 class RestAuthentication(enum.Enum):
-    """Ways of proving that a request may be answered."""
+    """Kinds of authentication of requests."""
 
     TOKEN = "token"
     NONE = "none"
@@ -30,77 +30,77 @@ REST_BIND_PORT: Final = ConfigOption[str | None](
     "rest.bind-port",
     str,
     None,
-    "Port, range or list to listen at, where it is not `rest.port`.",
+    "Port, range or list to listen at, if it differs from `rest.port`.",
 )
 REST_BIND_ADDRESS: Final = ConfigOption(
     "rest.bind-address",
     str,
     "127.0.0.1",
-    "Address at which the REST endpoint listens. Beyond this host it speaks TLS and asks for the token, always.",
+    "Address at which the REST endpoint listens. Beyond this host it always uses TLS and requires the token.",
 )
 REST_ADDRESS: Final = ConfigOption[str | None](
     "rest.address",
     str,
     None,
-    "Name or address under which clients reach the REST endpoint. Unset: the one at which it listens.",
+    "Name or address under which clients reach the REST endpoint. Unset: the address at which it listens.",
 )
 REST_AUTHENTICATION: Final = ConfigOption(
     "rest.authentication",
     RestAuthentication,
     RestAuthentication.TOKEN,
-    "`token`: each request shows the token of the cluster, which is kept in a file that its owner alone may read. "
-    "`none`: whoever can connect may see and steer everything; on loopback only.",
+    "`token`: each request needs the token of the cluster, which is stored in a file that only its owner may read. "
+    "`none`: everybody who can connect may see and control everything; on loopback only.",
 )
 REST_ALLOWED_HOSTS: Final = ConfigOption(
     "headrace.rest.allowed-hosts",
     str,
     "",
-    "Names of this endpoint, comma-separated, that requests may have in their `Host` header beside its own addresses, "
-    "as behind a proxy.",
+    "Names of this endpoint, comma-separated, that requests may have in their `Host` header in addition to its own "
+    "addresses, as behind a proxy.",
 )
 REST_MAX_CONTENT_LENGTH: Final = ConfigOption(
     "rest.server.max-content-length",
     SizeBytes,
     SizeBytes(104857600),
-    "Bytes that the body of a request may have.",
+    "Maximum number of bytes in the body of a request.",
 )
 DASHBOARD_DIRECTORY: Final = ConfigOption(
     "headrace.rest.dashboard-directory",
     str,
     "",
-    "A folder whose files are served in the place of the dashboard, such as those of Flink's own web UI. Browsers sign "
-    "in at `/headrace` then, where our dashboard is.",
+    "A folder whose files are served instead of the dashboard, such as those of Flink's own web UI. Browsers then "
+    "sign in at `/headrace`, which has Headrace's dashboard.",
 )
 ASYNC_STORE_DURATION: Final = ConfigOption(
     "rest.async.store-duration",
     timedelta,
     timedelta(minutes=5),
-    "Time for which the result of a savepoint or checkpoint that was asked for is kept.",
+    "Time for which the result of a requested savepoint or checkpoint is kept.",
 )
 WEB_REFRESH_INTERVAL: Final = ConfigOption(
     "web.refresh-interval",
     timedelta,
     timedelta(seconds=3),
-    "Time for which an answer is given again before the cluster is asked anew; dashboards ask as often.",
+    "Time for which answers are cached; dashboards refresh at the same interval.",
 )
 WEB_SUBMIT_ENABLE: Final = ConfigOption[bool | None](
     "web.submit.enable",
     bool,
     None,
-    "Whether a cluster takes jobs and programs over REST. Unset: a session cluster does, the cluster of one program "
-    "does not.",
+    "Whether a cluster accepts jobs and programs over REST. Unset: a session cluster does, the cluster of one "
+    "program does not.",
 )
 WEB_CANCEL_ENABLE: Final = ConfigOption(
     "web.cancel.enable",
     bool,
     True,
-    "Whether dashboards show how to cancel a job, and browsers may. Commands that have the token may always.",
+    "Whether dashboards offer to cancel jobs, and browsers may do so. Commands with the token always may.",
 )
 WEB_ACCESS_CONTROL_ALLOW_ORIGIN: Final = ConfigOption(
     "web.access-control-allow-origin",
     str,
     "",
-    "Origin whose pages may read answers; `*` is refused. Empty: none but the dashboard itself.",
+    "Origin whose pages may read answers; `*` is refused. Empty: only the dashboard itself.",
 )
 OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     REST_ENABLED,
@@ -118,17 +118,17 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     WEB_SUBMIT_ENABLE,
     WEB_ACCESS_CONTROL_ALLOW_ORIGIN,
 )
-"""Those of a cluster, which are looked at before it starts."""
+"""Options of a cluster's REST endpoint, which are checked before it starts."""
 CONNECTION_FILE: Final = ConfigOption(
     "headrace.rest.connection-file",
     str,
     "",
-    "File with address, token and certificate of the cluster to which `execution.target: remote` submits. Unset: that "
-    "of `rest.address` and `rest.port` among this user's own, or the only one of this machine.",
+    "File with address, token and certificate of the cluster to which `execution.target: remote` submits. Unset: "
+    "this user's file for `rest.address` and `rest.port`, or the only one on this machine.",
 )
 SESSION_NAME: Final = ConfigOption(
     "headrace.session.name",
     str,
     "",
-    "Name of the session of this machine to which `execution.target: session` submits. Unset: the only one.",
+    "Name of the session cluster on this machine to which `execution.target: session` submits. Unset: the only one.",
 )

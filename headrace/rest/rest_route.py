@@ -1,4 +1,4 @@
-"""RestRoute: one row of the table of routes."""
+"""RestRoute: one route of the REST API."""
 
 import functools
 import re
@@ -14,12 +14,12 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True)
 class RestRoute:
-    """One route. `answer`: type of the body, None where the handler makes the whole response.
+    """One route. `answer`: type of the body, None if the handler creates the whole response.
 
-    `request`: type of the body of the request, bytes where it is no JSON, None where there is none. `is_kept`:
-    dashboards poll it, so its answer is written once per refresh interval, however many ask. `is_archived`: an ended
-    job answers it from its archive as well. `is_message`: it is found by clients alone that take
-    `application/msgpack`, and answers with a message of the gateways.
+    `request`: type of the request's body, bytes if it is not JSON, None if there is none. `is_kept`: dashboards poll
+    the route, so its answer is computed once per refresh interval, however many ask. `is_archived`: the archive of an
+    ended job answers it as well. `is_message`: the route is only for clients that accept `application/msgpack`, and
+    answers with a message of the gateways.
     """
 
     method: str
@@ -39,12 +39,12 @@ class RestRoute:
 
     @functools.cached_property
     def query(self) -> tuple[str, ...]:
-        """Return the names of the parameters behind the `?`, as the handler declares them."""
+        """Return the names of the query parameters that the handler declares."""
         return tuple(field.alias for each in self._declared for field in each.query_params)
 
     @functools.cached_property
     def unread(self) -> tuple[str, ...]:
-        """Return the names of the parameters in the path that the handler does not declare."""
+        """Return the names of the path parameters that the handler does not declare."""
         read = {field.alias for each in self._declared for field in each.path_params}
         return tuple(name for name in self.parameters if name not in read)
 
@@ -54,11 +54,11 @@ class RestRoute:
 
     @functools.cached_property
     def _writer(self) -> TypeAdapter[Any]:
-        assert self.answer is not None, f"{self.path} has no type of answer"
+        assert self.answer is not None, f"{self.path} has no answer type"
         return TypeAdapter(self.answer)
 
     def written(self, found: Any) -> bytes:
-        """Return the JSON of what the handler found, or its message."""
+        """Return the handler's result as JSON, or as a message."""
         if self.is_message:
             return msgspec.msgpack.encode(found)
         return self._writer.dump_json(found, by_alias=True)

@@ -29,15 +29,15 @@ from headrace.rest.programs.program_runs import ProgramService
 
 _LOG: Final = logging.getLogger(__name__)
 _TELL_TIMEOUT_S: Final = 5.0
-"""Time in which clients that wait for a savepoint ask again."""
+"""Time in which clients that wait for a savepoint ask again, in seconds."""
 _WITHOUT_FILE: Final = (
-    "clients learn the token from a file that the owner of the cluster alone may read; HEADRACE_HOME names another "
-    "folder for it, and 'rest.enabled: false' does without"
+    "clients read the token from a file that only the cluster's owner may read; set HEADRACE_HOME to another folder "
+    "for it, or 'rest.enabled: false' to do without REST"
 )
 
 
 class RestServer(HttpServer):
-    """The server of a cluster, one each."""
+    """The server of a cluster; one per cluster."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class RestServer(HttpServer):
             self._fail_cluster(f"REST at {self.address}", error)
 
     def close(self) -> None:
-        """End it, once results that were asked for are told, or nobody comes; and with it programs that run."""
+        """End the server, after requested results were fetched or a timeout, and end running programs."""
         self._programs.close()
         with contextlib.suppress(TimeoutError):
             self._thread.run(self._operations.all_fetched(), _TELL_TIMEOUT_S)
@@ -92,15 +92,15 @@ def start_rest_server(
     identity: TlsIdentity | None = None,
     is_session: bool = False,
 ) -> RestServer | None:
-    """Start the endpoint of a cluster, or return None where it is switched off or its files cannot be written.
+    """Start the endpoint of a cluster, or return None if it is switched off or its files cannot be written.
 
-    A session (`is_session`) takes its jobs over it, unless `web.submit.enable` says otherwise: there, both are errors
-    instead. ConfigurationError and PortInUseError where the options ask for something impossible.
+    A session (`is_session`) receives its jobs over REST, unless `web.submit.enable` is off: then both cases are errors.
+    ConfigurationError, or PortInUseError, if the options cannot be fulfilled.
     """
     if not settings.get_option(REST_ENABLED):
         if is_session:
             raise ConfigurationError(
-                REST_ENABLED.key, False, "a session takes its jobs over REST: leave it on"
+                REST_ENABLED.key, False, "a session accepts its jobs over REST: leave it on"
             )
         return None
     try:
@@ -115,7 +115,7 @@ def start_rest_server(
     except (ConnectionFileError, HomeFolderError, OSError) as error:
         if is_session:
             raise
-        _LOG.warning("there is no dashboard and no REST: %s; %s", error, _WITHOUT_FILE)
+        _LOG.warning("the dashboard and REST could not be started: %s; %s", error, _WITHOUT_FILE)
         return None
     server.start()
     _LOG.info("the dashboard is at %s", server.address)
@@ -123,7 +123,7 @@ def start_rest_server(
 
 
 def refuse_impossible_settings(settings: Settings) -> None:
-    """Raise ConfigurationError where options of REST ask for something impossible; before anything is started."""
+    """Raise ConfigurationError if options of REST are invalid; before anything is started."""
     for option in (*OPTIONS, *FLAME_GRAPH_OPTIONS, *PROFILING_OPTIONS):
         settings.get_option(option)
     if settings.get_option(REST_ENABLED):
@@ -133,7 +133,7 @@ def refuse_impossible_settings(settings: Settings) -> None:
 
 
 def place_of_cluster(settings: Settings) -> ListeningPlace:
-    """Return where the server of a cluster listens."""
+    """Return the address and ports at which the server of a cluster listens."""
     address = settings.get_option(REST_BIND_ADDRESS)
     bind_ports = settings.get_option(REST_BIND_PORT)
     return ListeningPlace(

@@ -64,19 +64,19 @@ def _message(
 def _get(
     path: str, handler: Callable[..., Any], answer: Any, *, is_archived: bool = False
 ) -> RestRoute:
-    """Return a route that tells something of now."""
+    """Return a route that answers the present state, uncached."""
     return RestRoute("GET", path, handler, answer, is_archived=is_archived)
 
 
 def _post(
     path: str, handler: Callable[..., Any], request: Any, answer: Any, status: int = 200
 ) -> RestRoute:
-    """Return a route that takes a body."""
+    """Return a route whose request has a body."""
     return RestRoute("POST", path, handler, answer, status, request=request)
 
 
 def _begun(path: str, handler: Callable[..., Any], request: Any) -> RestRoute:
-    """Return a route that begins an operation, which is asked for by its trigger id later."""
+    """Return a route that starts an operation, whose status is requested by its trigger id later."""
     return _post(path, handler, request, cluster_models.TriggerAnswer, 202)
 
 
@@ -88,7 +88,7 @@ def _page(
 
 
 def _refused(method: str, path: str, handler: Callable[..., Any], status: int) -> RestRoute:
-    """Return a route of Flink's that answers with an error, of this status, in any case."""
+    """Return a Flink route that always answers with an error of this status."""
     return RestRoute(method, path, handler, cluster_models.ErrorBody, status)
 
 
@@ -137,9 +137,9 @@ _MESSAGES: Final[tuple[RestRoute, ...]] = (
     _message("/datasets", gateway.data_sets_message, tuple[DataSetInfo, ...]),
     _message("/datasets/{datasetid}", gateway.release_message, Acknowledge, "DELETE"),
 )
-"""Routes of clients that have the whole of a DispatcherGateway over REST. Each stands before the JSON of its path."""
+"""Routes for clients that use a whole DispatcherGateway over REST. Each precedes the JSON route of its path."""
 
-# A fixed path stands before those with parameters that would fit it.
+# A fixed path precedes paths with parameters that would match it.
 ROUTES: Final[tuple[RestRoute, ...]] = (
     *_MESSAGES,
     # The cluster
@@ -364,7 +364,7 @@ ROUTES: Final[tuple[RestRoute, ...]] = (
         savepoints.disposal_status,
         checkpoint_models.SavepointOperationResult,
     ),
-    # State, which is read when it is asked for
+    # State, which is read on request
     _get(f"{_JOB}/state", state.job_state, state_models.StateInfo),
     _get(
         f"{_JOB}/state/operators/{{operatorid}}", state.operator_state, state_models.OperatorState

@@ -1,4 +1,4 @@
-"""StaticFiles: the dashboard's files, read once; a path is one of them or nothing."""
+"""StaticFiles: serves the dashboard's files, which are read once."""
 
 import mimetypes
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ _WITHOUT_DASHBOARD: Final = (
 
 
 OWN_PAGE: Final = "/headrace"
-"""Path of our dashboard when another one is served at `/`; what it loads stands beside it in both places."""
+"""Path of Headrace's dashboard if another one is served at `/`; its files are next to it in both cases."""
 
 
 class StaticFiles:
     """All files below `folder`, by the path of their address.
 
-    `replacement`: the folder of a dashboard in its place; ours is at OWN_PAGE then.
+    `replacement`: the folder of another dashboard; Headrace's own is at OWN_PAGE then.
     """
 
     def __init__(self, folder: Path, replacement: Path | None = None) -> None:
@@ -36,20 +36,20 @@ class StaticFiles:
         return tuple(self._files)
 
     def has(self, path: str) -> bool:
-        """Return whether a path is a file."""
+        """Return whether there is a file at a path."""
         return path in self._files
 
     async def answer(self, request: Request) -> Response:
         """Return the file of the path."""
         content, media_type = self._files[request.url.path]
-        # Names of built files hold a hash of their content; the page itself names them.
+        # Names of built files contain a hash of their content; the page refers to them.
         is_built = request.url.path.startswith("/assets/")
         caching = "max-age=31536000, immutable" if is_built else "no-cache"
         return Response(content, media_type=media_type, headers={"cache-control": caching})
 
 
 def _files_below(folder: Path) -> dict[str, tuple[bytes, str]]:
-    """Return content and media type of all files, by path; the first page at `/` too."""
+    """Return content and media type of all files, by path; the start page at `/` too."""
     found: dict[str, tuple[bytes, str]] = {}
     for file in sorted(folder.rglob("*")):
         if file.is_file() and file.suffix not in (".py", ".sha256"):

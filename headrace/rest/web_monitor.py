@@ -1,4 +1,4 @@
-"""WebMonitor: the part of a cluster's host that people outside see: REST with its dashboard, and the history of jobs.
+"""WebMonitor: the part of a cluster's host that users see: REST with its dashboard, and the history of jobs.
 
 Source: Flink WebMonitorEndpoint, which also archives the jobs that have ended.
 """
@@ -18,10 +18,10 @@ from headrace.rest.rest_server import RestServer, start_rest_server
 
 
 class WebMonitor:
-    """One per cluster, made before it, since the Dispatcher tells it of each job that has ended (`job_ended`).
+    """Web monitor of one cluster, created before it, as the Dispatcher reports each ended job to it (`job_ended`).
 
-    `start` once the cluster runs, `leave` before it is closed, `close` afterwards: jobs that end with the cluster are
-    archived too.
+    Call `start` once the cluster runs, `leave` before it is closed, `close` afterwards: jobs that end with the cluster
+    are archived too.
     """
 
     def __init__(self, settings: Settings, clock: Clock, random: SeededRandom) -> None:
@@ -32,11 +32,11 @@ class WebMonitor:
 
     @property
     def server(self) -> RestServer | None:
-        """Return the endpoint, or None where REST is not served."""
+        """Return the endpoint, or None if REST is not served."""
         return self._server
 
     def job_ended(self, job: EndedJob) -> None:
-        """Archive a job; from any thread, returns at once."""
+        """Archive a job that has ended; from any thread, returns at once."""
         self._history.job_ended(job)
 
     def start(
@@ -47,9 +47,9 @@ class WebMonitor:
         identity: TlsIdentity | None = None,
         is_session: bool = False,
     ) -> None:
-        """Look at the jobs of a cluster from now on, and serve REST, with the history of its jobs.
+        """Record the jobs of a cluster from now on, and serve REST, with the history of its jobs.
 
-        ConfigurationError, PortInUseError.
+        ConfigurationError, or PortInUseError, if REST cannot start.
         """
         self._history.watch(control.dispatcher, control.loop)
         self._server = start_rest_server(
@@ -62,12 +62,12 @@ class WebMonitor:
         )
 
     def show_leadership(self, cluster_id: str, epoch_of: Callable[[], int]) -> None:
-        """Let clients of this machine know the epoch in which this driver leads; 0: it stands by. Any thread."""
+        """Publish the epoch in which this driver leads, for clients of this machine; 0: it stands by. Any thread."""
         if self._server is not None and cluster_id:
             self._server.show_leadership(cluster_id, epoch_of)
 
     def leave(self) -> None:
-        """End REST, and ask the cluster nothing any more."""
+        """End REST, and stop reading the cluster."""
         server, self._server = self._server, None
         if server is not None:
             server.close()

@@ -5,8 +5,8 @@
               Proof ───────────────────────────────────►
               sealed requests ─────────►   ◄──── sealed responses
 
-Everything here has a fixed size, so that a stranger can make this side hold 74 bytes and no more. What a proof is
-stands in core/security/hmac_handshake.py. Pure: bytes in, bytes out; the shell owns socket and timeout.
+Every message has a fixed size, so that a stranger can make this side hold 74 bytes at most. The proof is described
+in core/security/hmac_handshake.py. Pure: bytes in, bytes out; the shell owns socket and timeout.
 """
 
 import struct
@@ -27,12 +27,15 @@ from headrace.rpc.errors import RpcHandshakeError
 _PLANE: Final = b"rpc"
 _MAGIC: Final = b"HRPC"
 _HELLO: Final = struct.Struct(f"!4sHI{NONCE_SIZE}s")
-"""Magic, protocol version, largest frame this side takes, nonce."""
+"""Magic, protocol version, largest frame that this side accepts, nonce."""
 
 
 @dataclass(frozen=True)
 class Proven:
-    """The peer knows the secret. `rest` are bytes after its proof, `sending` and `receiving` the seals of frames."""
+    """Result: the peer knows the secret.
+
+    `rest`: bytes after its proof; `sending` and `receiving`: the seals of frames.
+    """
 
     frame_size_max: int
     rest: bytes
@@ -41,7 +44,7 @@ class Proven:
 
 
 class Authentication:
-    """One side of the opening. Send `hello`, then feed what arrives to `receive`."""
+    """One side of the opening handshake. Send `hello`, then pass received bytes to `receive`."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class Authentication:
         remote: str,
         acceptor: str,
     ) -> None:
-        """`acceptor`: the `host:port` that is dialled, or that this side is reached at."""
+        """Create one side; `acceptor`: the `host:port` that is dialled, or at which this side is reached."""
         self._role = role
         self._proof = HmacHandshake(_PLANE, role, secret, acceptor)
         self.remote = remote
@@ -64,13 +67,16 @@ class Authentication:
         self._received = bytearray()
 
     def receive(self, data: bytes) -> tuple[bytes, Proven | None]:
-        """Take bytes of the peer; return bytes to send and, at the end, the proof's result. RpcHandshakeError."""
+        """Process bytes of the peer; return bytes to send and, at the end, the proof's result.
+
+        RpcHandshakeError if it fails.
+        """
         self._received += data
         reply = b""
         if not self._peer_hello:
             # A stranger is recognised by its first bytes, however slowly they drip.
             if not _MAGIC.startswith(bytes(self._received[: len(_MAGIC)])):
-                raise self._error("it does not speak this protocol")
+                raise self._error("the peer does not speak this protocol")
             if len(self._received) < _HELLO.size:
                 return b"", None
             self._accept_hello(self._take(_HELLO.size))
@@ -80,7 +86,7 @@ class Authentication:
             return reply, None
         if not self._proof.accepts(self._take(PROOF_SIZE), self.hello, self._peer_hello):
             raise self._error(
-                "it does not know the secret of this cluster, or another process was meant (one is dialled by "
+                "the peer does not know the secret of this cluster, or another process was meant (dial a process by "
                 "the address that it advertises)"
             )
         if self._role is Role.DIALLER:
@@ -96,7 +102,9 @@ class Authentication:
     def _accept_hello(self, hello: bytes) -> None:
         _, version, frame_size, _ = _HELLO.unpack(hello)
         if version != PROTOCOL_VERSION:
-            raise self._error(f"it speaks protocol version {version}, this side {PROTOCOL_VERSION}")
+            raise self._error(
+                f"the peer speaks protocol version {version}, this side {PROTOCOL_VERSION}"
+            )
         self._peer_hello = hello
         self._peer_frame_size = frame_size
 

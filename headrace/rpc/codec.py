@@ -1,7 +1,7 @@
 """Messages between two processes, and their encoding as frames: a length (u32, big endian), then that many bytes.
 
-The msgpack schema is closed: nothing is ever unpickled. Arguments and results are nested as raw bytes: they are decoded
-by the contract of their method, and only after the endpoint has accepted the call. Tags are the wire ids and never
+The msgpack schema is closed: nothing is ever unpickled. Arguments and results are nested as raw bytes; the contract
+of their method decodes them, after the endpoint has accepted the call. Tags are the wire ids and never
 change their meaning. Pure.
 """
 
@@ -17,14 +17,15 @@ PROTOCOL_VERSION: Final = 2
 """Version of the opening and of the messages of this module: raised with every change of them. Sides with different
 versions refuse each other in the handshake.
 
-Not of what the gateways' methods carry: between driver and workers the ResourceManager takes only TaskManagers with its
+It does not cover the arguments of the gateways' methods: the ResourceManager accepts only TaskManagers with its
 own versions of Headrace and msgspec (`cluster/versions`), and a call whose arguments are not of the callee's types is
-refused by the callee. Only a shuffle service may be of another release: what its gateway carries counts as well.
+refused by the callee. Only a shuffle service may be of another release: for it, changes of its gateway's arguments
+count too.
 """
 
 
 class ConnectRequest(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Dialler → acceptor: is there an endpoint of this name that offers this gateway? Answered with nil."""
+    """Dialler → acceptor: asks if an endpoint of this name offers this gateway. Answered with nil."""
 
     call_id: int
     endpoint_name: str
@@ -68,17 +69,17 @@ NIL: Final = msgspec.Raw(_ENCODER.encode(None))
 
 
 def encode(message: Request | Response) -> bytes:
-    """One message as bytes."""
+    """Return one message as bytes."""
     return _ENCODER.encode(message)
 
 
 def decode_request(data: bytes | memoryview) -> Request:
-    """Decode a request; DECODE_ERRORS for anything else."""
+    """Decode a request; one of DECODE_ERRORS for anything else."""
     return _REQUESTS.decode(data)
 
 
 def decode_response(data: bytes | memoryview) -> Response:
-    """Decode a response; DECODE_ERRORS for anything else."""
+    """Decode a response; one of DECODE_ERRORS for anything else."""
     return _RESPONSES.decode(data)
 
 
@@ -93,7 +94,10 @@ class RpcFrameDecoder:
         self._received = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes and return the frames that they complete; OversizeFrameError ends the stream."""
+        """Add bytes and return the frames that they complete.
+
+        OversizeFrameError, which ends the stream, for a too large one.
+        """
         self._received += data
         frames: list[bytes] = []
         start = 0

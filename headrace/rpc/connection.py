@@ -1,6 +1,6 @@
-"""RpcConnection: one TCP connection between two processes: authentication first, then frames. Used by both sides.
+"""RpcConnection: one TCP connection between two processes: first authentication, then frames. Both sides use it.
 
-It also keeps the asks on their way to other processes: who waits for which call id, and over which connection.
+OutstandingAsks holds the asks to other processes: the caller and the connection for each call id.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ _CONCAT_SIZE_MAX: Final = 64 * 1024
 class RpcConnection(asyncio.Protocol):
     """Owns the transport of one connection.
 
-    `on_open` is called when the socket is open (and, with TLS, encrypted), `on_frame` with every frame of a proven
-    peer. `established` completes when the peer has proved itself, or fails with RpcHandshakeError; `on_lost` is called
-    once, at the end, with the reason and the error if there was one, `on_refused` with host and reason where the peer
-    could not prove itself.
+    `on_open` is called when the socket is open (and, with TLS, encrypted), `on_frame` with every frame of an
+    authenticated peer. `established` completes when the peer is authenticated, or fails with RpcHandshakeError;
+    `on_lost` is called once, at the end, with the reason and the error if there was one, `on_refused` with host and
+    reason if the peer could not be authenticated.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class RpcConnection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         self.is_proven = False
         self.limit_bytes = frame_size
-        """Largest frame that both sides take; known once the peer has proved itself."""
+        """Largest frame that both sides accept; known once the peer is authenticated."""
 
     @property
     def remote(self) -> str:
-        """The peer, for people: the authority that was dialled, or where the dialler came from."""
+        """Return the peer's name for messages: the authority that was dialled, or the address of the dialler."""
         return self._authentication.remote
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is open: say hello, and expect the same within the timeout."""
+        """Send the hello, and expect the peer's within the timeout."""
         self._transport = cast(asyncio.Transport, transport)
         if not self.remote:
-            # A peer that hung up before it was accepted has no name any more.
+            # A peer that hung up before it was accepted has no address any more.
             host, port = (transport.get_extra_info("peername") or ("?", "?"))[:2]
             self._authentication.remote = f"{_A_DIALLER}{host}:{port}"
         _tune(transport.get_extra_info("socket"), self._proof_timeout_ms)
@@ -87,7 +87,7 @@ class RpcConnection(asyncio.Protocol):
         self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the peer."""
+        """Process received bytes."""
         if self._error is not None:
             return
         try:
@@ -99,7 +99,7 @@ class RpcConnection(asyncio.Protocol):
             self.fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed, by whichever side."""
+        """Handle the closing of the socket by either side."""
         self._stop_proof_timer()
         error = self._error or exc
         reason = str(error) if error is not None else "the peer closed the connection"
@@ -107,7 +107,7 @@ class RpcConnection(asyncio.Protocol):
             self.established.set_exception(
                 error
                 if isinstance(error, RpcHandshakeError)
-                else RpcHandshakeError(self.remote, f"{reason} before it had proved itself")
+                else RpcHandshakeError(self.remote, f"{reason} before it was authenticated")
             )
             self.established.exception()  # of an accepted connection nobody asks
         if not self.closed.done():
@@ -116,11 +116,11 @@ class RpcConnection(asyncio.Protocol):
 
     @property
     def is_stranger(self) -> bool:
-        """Return whether it is open and the peer has not proved itself yet."""
+        """Return whether the connection is open and its peer not authenticated yet."""
         return not self.is_proven and self._error is None
 
     def send(self, frame: bytes) -> None:
-        """Send a frame; a peer that does not read what it is sent loses the connection."""
+        """Send a frame; the connection is dropped if the peer does not read."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -134,18 +134,19 @@ class RpcConnection(asyncio.Protocol):
         if unsent > self._send_buffer_size:
             self.fail(
                 RpcError(
-                    f"{self.remote} does not read: {unsent} bytes are unsent "
-                    "('headrace.rpc.send-buffer-size')"
+                    f"{self.remote} does not read: {unsent} bytes are unsent (limit: 'headrace.rpc.send-buffer-size')"
                 )
             )
 
     def _opened(self, sealed: bytes) -> bytes:
-        """Return the frame that the peer sealed; RpcError for one that it did not."""
+        """Return the content of a frame that the peer sealed; RpcError if the seal is invalid."""
         if self._receiving is None:
             return sealed
         frame, seal = sealed[:-SEAL_SIZE], sealed[-SEAL_SIZE:]
         if not self._receiving.holds(frame, seal):
-            raise RpcError(f"a frame on the connection with {self.remote} is not from there")
+            raise RpcError(
+                f"a frame on the connection with {self.remote} does not have that peer's seal"
+            )
         return frame
 
     def fail(self, error: BaseException) -> None:
@@ -161,7 +162,7 @@ class RpcConnection(asyncio.Protocol):
             self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Take nothing more from the socket; the kernel's buffers fill up."""
+        """Stop reading from the socket; the kernel's buffers fill up."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -188,7 +189,7 @@ class RpcConnection(asyncio.Protocol):
     def _proof_timed_out(self) -> None:
         self.fail(
             RpcHandshakeError(
-                self.remote, f"it did not prove itself within {self._proof_timeout_ms:g} ms"
+                self.remote, f"the peer was not authenticated within {self._proof_timeout_ms:g} ms"
             )
         )
 
@@ -199,7 +200,7 @@ class RpcConnection(asyncio.Protocol):
 
 
 def _tune(sock: socket.socket | None, timeout_ms: float) -> None:
-    """Let the kernel notice a host that is gone: unacknowledged bytes break the connection after the timeout."""
+    """Let the kernel notice a lost host: unacknowledged bytes break the connection after the timeout."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -217,7 +218,7 @@ class _Ask:
 
 
 class OutstandingAsks:
-    """Call ids are never reused, so a late or doubled answer finds nobody and is dropped."""
+    """Asks that wait for a response. Call ids are never reused, so that late or duplicate responses are dropped."""
 
     def __init__(self) -> None:
         self._asks: dict[int, _Ask] = {}
@@ -227,17 +228,17 @@ class OutstandingAsks:
         return len(self._asks)
 
     def open(self, future: asyncio.Future[Any], route: Hashable, target: str, method: str) -> int:
-        """Enter an ask and return its call id, > 0."""
+        """Add an ask and return its call id, > 0."""
         self._last_call_id += 1
         self._asks[self._last_call_id] = _Ask(future, route, target, method)
         return self._last_call_id
 
     def forget(self, call_id: int) -> None:
-        """Drop an ask whose caller does not wait any more."""
+        """Remove an ask whose caller no longer waits."""
         self._asks.pop(call_id, None)
 
     def complete(self, response: Response) -> None:
-        """Give a response to the ask that waits for it."""
+        """Pass a response to the ask that waits for it."""
         ask = self._asks.pop(response.call_id, None)
         if ask is None or ask.future.done():
             return
@@ -247,19 +248,19 @@ class OutstandingAsks:
             ask.future.set_exception(decode_error(response.failure, ask.target))
 
     def fail(self, call_id: int, error: Exception) -> None:
-        """One ask failed here, before it was sent."""
+        """Fail one ask that could not be sent."""
         ask = self._asks.pop(call_id, None)
         if ask is not None and not ask.future.done():
             ask.future.set_exception(error)
 
     def fail_route(self, route: Hashable, reason: str, cause: BaseException | None = None) -> None:
-        """The connection is gone: everybody who waits for an answer over it hears so now."""
+        """Fail all asks over a lost connection."""
         for call_id, ask in tuple(self._asks.items()):
             if ask.route == route:
                 self._break_off(call_id, ask, reason, cause)
 
     def fail_all(self, reason: str) -> None:
-        """The process stops: nobody will hear an answer."""
+        """Fail all asks, as the process stops."""
         for call_id, ask in tuple(self._asks.items()):
             self._break_off(call_id, ask, reason, None)
 

@@ -1,8 +1,8 @@
-"""Wire contract of a gateway Protocol: its methods with codecs for arguments and replies, and their handlers.
+"""Wire contract of a gateway Protocol: its methods, with codecs for arguments and replies, and their handlers.
 
 `async def` is an ask, a plain `def … -> None` a tell. Annotations are the schema: arguments and replies are limited to
-their declared types, so a gateway that would hand out a live object cannot even be declared. The methods of an endpoint
-that serve the calls of its gateways are found here too.
+their declared types, so that a gateway that would pass a live object cannot even be declared. `collect_handlers` finds
+the methods of an endpoint that serve the calls of its gateways.
 """
 
 import functools
@@ -34,11 +34,11 @@ class MethodContract:
 
     @property
     def full_name(self) -> str:
-        """`Gateway.method`, for people."""
+        """Return `Gateway.method`, for messages."""
         return f"{self.gateway_name.rpartition('.')[2]}.{self.name}"
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Arguments in the order of the parameters, defaults filled in; TypeError as Python raises it."""
+        """Return the arguments in the order of the parameters, defaults filled in; TypeError as Python raises it."""
         if not kwargs and len(args) == len(self.parameter_names):
             return args
         bound = self.signature.bind(*args, **kwargs)
@@ -46,7 +46,7 @@ class MethodContract:
         return tuple(bound.arguments[name] for name in self.parameter_names)
 
     def encode_arguments(self, arguments: tuple[Any, ...]) -> bytes:
-        """Encode bound arguments; SerializationError names the one that cannot be."""
+        """Encode bound arguments; SerializationError, which names the argument, if one cannot be encoded."""
         try:
             return _ENCODER.encode(arguments)
         except Exception:
@@ -64,7 +64,7 @@ class MethodContract:
             ) from error
 
     def encode_reply(self, value: object) -> bytes:
-        """Encode a result; SerializationError where it cannot be."""
+        """Encode a result; SerializationError if it cannot be encoded."""
         return self._encode("result", value)
 
     def decode_reply(self, encoded: bytes | msgspec.Raw) -> Any:
@@ -93,7 +93,7 @@ class GatewayContract:
 
 @functools.cache
 def gateway_contract(gateway_type: type) -> GatewayContract:
-    """Derive the contract of a Protocol class; GatewayDefinitionError says what cannot travel."""
+    """Return the contract of a Protocol class; GatewayDefinitionError if one of its types cannot be encoded."""
     if not is_gateway(gateway_type):
         raise GatewayDefinitionError(f"{gateway_type!r} is not a Protocol class")
     name = f"{gateway_type.__module__}.{gateway_type.__qualname__}"
@@ -120,9 +120,13 @@ def _method_contract(gateway_name: str, function: types.FunctionType) -> MethodC
     where = f"{gateway_name}.{function.__name__}"
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise GatewayDefinitionError(f"{where}: *args and **kwargs cannot be typed")
+            raise GatewayDefinitionError(
+                f"{where}: *args and **kwargs are not supported, as they cannot be typed"
+            )
         if parameter.name not in hints:
-            raise GatewayDefinitionError(f"{where}: parameter '{parameter.name}' has no type")
+            raise GatewayDefinitionError(
+                f"{where}: parameter '{parameter.name}' has no type annotation"
+            )
         _check_type(f"{where}: parameter '{parameter.name}'", hints[parameter.name])
     reply_type = hints.get("return", Any)
     is_ask = inspect.iscoroutinefunction(function)
@@ -160,9 +164,11 @@ def _check_type(where: str, declared: Any) -> None:
         seen.add(id(part))
         match part:
             case msgspec.inspect.CustomType(cls=cls):
-                raise GatewayDefinitionError(f"{where}: a {cls.__name__} cannot travel")
+                raise GatewayDefinitionError(f"{where}: a {cls.__name__} cannot be encoded")
             case msgspec.inspect.AnyType():
-                raise GatewayDefinitionError(f"{where}: Any says nothing; declare the type")
+                raise GatewayDefinitionError(
+                    f"{where}: Any is not a type that can be encoded; declare the type"
+                )
             case msgspec.inspect.Type():
                 pending.extend(getattr(part, name) for name in part.__struct_fields__)
             case msgspec.inspect.Field():
@@ -190,14 +196,14 @@ class Handlers:
     by_method: Mapping[tuple[str, str], Handler]
 
     def find(self, gateway: str, method: str) -> Handler | None:
-        """The handler, or None where the endpoint does not offer it."""
+        """Return the handler, or None if the endpoint does not offer it."""
         return self.by_method.get((gateway, method))
 
 
 def collect_handlers(endpoint: object, declared: tuple[type, ...]) -> Handlers:
-    """Find the gateways an endpoint inherits from or declares, and its handlers for them.
+    """Return the handlers of the gateways that an endpoint inherits from or declares.
 
-    GatewayDefinitionError for a method that is missing; the Protocol's own empty body is none.
+    GatewayDefinitionError if a method is missing; the Protocol's own empty body does not count.
     """
     inherited = tuple(cls for cls in type(endpoint).__mro__ if is_gateway(cls))
     names: set[str] = set()

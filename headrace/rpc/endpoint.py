@@ -1,9 +1,9 @@
-"""RpcEndpoint: the base of everything that is called, with one main thread and one mailbox.
+"""RpcEndpoint: the base of all objects that serve calls, with one main thread and one mailbox.
 
 A subclass implements its gateway Protocol; handlers have the names of the Protocol's methods and run on the main
-thread in the order in which calls came. An `async def` handler gives the thread away at each `await`: whatever it read
+thread in the order of the calls. An `async def` handler yields the thread at each `await`: values that it read
 before may be stale afterwards. A FencedRpcEndpoint serves only calls that carry the session of its leadership; its
-token is given once and never changes: new leadership means a new endpoint.
+token never changes: new leadership means a new endpoint.
 Source: Flink RpcEndpoint, FencedRpcEndpoint, PekkoRpcActor; Hewitt, Bishop, Steiger 1973.
 """
 
@@ -29,9 +29,9 @@ F = TypeVar("F", bound=FencingToken)
 
 
 class RpcEndpoint:
-    """An actor. The constructor announces it at `rpc_service`; calls are served after `start`.
+    """An actor. The constructor registers it with `rpc_service`; it serves calls after `start`.
 
-    `gateway_types` names gateways that are implemented without being inherited from.
+    `gateway_types`: gateways that the class implements without inheriting from them.
     """
 
     gateway_types: ClassVar[tuple[type, ...]] = ()
@@ -45,12 +45,12 @@ class RpcEndpoint:
 
     @property
     def clock(self) -> Clock:
-        """The process's clock."""
+        """Return the process's clock."""
         return self.rpc_service.clock
 
     @property
     def settings(self) -> Settings:
-        """The process's settings."""
+        """Return the process's settings."""
         return self.rpc_service.settings
 
     @property
@@ -65,18 +65,21 @@ class RpcEndpoint:
 
     @property
     def termination(self) -> asyncio.Future[None]:
-        """Completes when the endpoint has ended; fails with what ended it, if something did."""
+        """Return a future that completes when the endpoint has ended; it fails with the error that ended it, if any."""
         return self._server.termination
 
     def start(self) -> None:
-        """Begin to serve, after `on_start`; from any thread."""
+        """Run `on_start`, then begin to serve; from any thread."""
         self._server.start()
 
     async def on_start(self) -> None:
-        """Override: runs first. No message is served before it ends, so it must not wait for one."""
+        """Prepare the endpoint; subclasses override it.
+
+        No message is served before it ends, so it must not wait for one.
+        """
 
     async def on_stop(self) -> None:
-        """Override: runs last. Messages are still served while it waits."""
+        """Release resources; subclasses override it. Messages are still served while it waits."""
 
     def close_async(self) -> asyncio.Future[None]:
         """Begin to terminate and return `termination`; idempotent, from any thread, also from a handler."""
@@ -90,13 +93,13 @@ class RpcEndpoint:
         await asyncio.shield(self.close_async())
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """Override: a spawned task or a queued action failed. By default the endpoint terminates with that error."""
+        """Handle the error of a spawned task or a queued action; by default the endpoint terminates with it."""
         self._server.close(error)
 
     def run_async(self, action: Callable[[], None]) -> None:
         """Run `action` on the main thread, in order with messages; from any thread.
 
-        Nobody waits for it: its error goes to `on_fatal_error`.
+        The caller does not wait for it: its error goes to `on_fatal_error`.
         """
         self._server.run_async(action)
 
@@ -108,7 +111,7 @@ class RpcEndpoint:
         """Queue `action` after `delay_ms`; from any thread. It never runs after `close` has begun."""
         scheduled = _ScheduledAction(self, action)
         if self._server.is_closing:
-            _LOG.info("%s is closing and schedules nothing any more", self.address)
+            _LOG.info("%s is closing and no longer schedules actions", self.address)
             scheduled.cancel()
         else:
             self._scheduled.add(scheduled)
@@ -122,10 +125,10 @@ class RpcEndpoint:
     def spawn_shared(
         self, work: Callable[[], Coroutine[Any, Any, None]], name: str
     ) -> asyncio.Future[None]:
-        """Spawn `work`, and return the future of its outcome for all who need it.
+        """Spawn `work`, and return a future of its outcome for several waiters.
 
-        Each awaits it behind `asyncio.shield`: whoever stops waiting must not stop the work for the others. An error
-        is theirs alone; nobody need wait for it.
+        Await it through `asyncio.shield`: a waiter that stops must not stop the work for the others. Only the waiters
+        get its error; it is ignored if nobody waits.
         """
         outcome: asyncio.Future[None] = self.rpc_service.loop.create_future()
 
@@ -145,31 +148,31 @@ class RpcEndpoint:
         return outcome
 
     def validate_main_thread(self) -> None:
-        """AssertionError unless called on the main thread."""
+        """Raise AssertionError unless called on the main thread."""
         assert is_on_loop(self.rpc_service.loop), (
-            f"{self.address} was touched outside its main thread: use run_async"
+            f"{self.address} was used outside its main thread: use run_async"
         )
 
     def self_gateway(self, gateway_type: type[G]) -> G:
-        """A gateway to this endpoint itself, for wiring inside the process."""
+        """Return a gateway to this endpoint itself, for wiring inside the process."""
         return self.rpc_service.gateway(self.address, gateway_type, self.own_token())
 
     def own_token(self) -> FencingToken | None:
-        """The leader session of a fenced endpoint."""
+        """Return the leader session of a fenced endpoint."""
         return None
 
     def check_fencing(self, method: str, token: bytes | None) -> None:
-        """FencingTokenError unless a call that carries `token` may reach a handler."""
+        """Raise FencingTokenError unless a call that carries `token` may reach a handler."""
         if token is not None:
             raise FencingTokenError(self.address, method, None, token.hex())
 
     def cancel_scheduled(self) -> None:
-        """Forget delayed actions, for good."""
+        """Cancel all delayed actions."""
         for scheduled in tuple(self._scheduled):
             scheduled.cancel()
 
     def forget_scheduled(self, scheduled: "_ScheduledAction") -> None:
-        """Drop an action that ran or was cancelled."""
+        """Remove an action that ran or was cancelled."""
         self._scheduled.discard(scheduled)
 
     def __repr__(self) -> str:
@@ -177,7 +180,7 @@ class RpcEndpoint:
 
 
 class _ScheduledAction:
-    """Waits on the service's timer, then queues; checks again when its turn comes."""
+    """A delayed action: waits on the service's timer, then in the mailbox, and checks again that it may run."""
 
     def __init__(self, endpoint: RpcEndpoint, action: Callable[[], None]) -> None:
         self._endpoint = endpoint
@@ -188,7 +191,7 @@ class _ScheduledAction:
         self._timer = self._endpoint.rpc_service.schedule(delay_ms, self._due)
 
     def cancel(self) -> None:
-        """The action will not run, unless it runs already."""
+        """Cancel the action, unless it is running already."""
         self._action = None
         if self._timer is not None:
             self._timer.cancel()
@@ -214,11 +217,11 @@ class FencedRpcEndpoint(RpcEndpoint, Generic[F]):
         super().__init__(rpc_service, endpoint_name)
 
     def own_token(self) -> FencingToken | None:
-        """The token that calls must carry."""
+        """Return the token that calls must carry."""
         return self.fencing_token
 
     def check_fencing(self, method: str, token: bytes | None) -> None:
-        """FencingTokenError for a call with another token, or none."""
+        """Raise FencingTokenError for a call with another token, or none."""
         if token != self.fencing_token.value:
             self.stale_call_count += 1
             raise FencingTokenError(

@@ -1,8 +1,8 @@
-"""EndpointMailbox: mail of an endpoint is begun in the order in which it came, one piece at a time.
+"""EndpointMailbox: begins the mail of an endpoint in order of arrival, one piece at a time.
 
 Mail of a sync handler runs to its end before the next begins. Mail of an async handler becomes a task (MailTask); the
 next mail begins only when the task has had its first step, so that the order of beginnings is kept and no mail waits
-for the end of another (two endpoints that ask each other would wait for ever).
+for the end of another (two endpoints that ask each other would otherwise wait for ever).
 """
 
 import asyncio
@@ -30,11 +30,11 @@ class EndpointMail(Protocol):
     starts_task: bool
 
     def run(self) -> None:
-        """Do it, or start the task that does it; never raises."""
+        """Do the work, or start the task that does it; never raises."""
         ...
 
     def refuse(self) -> None:
-        """Tell whoever waits that it will not be done."""
+        """Tell the waiting caller that the work will not be done."""
         ...
 
 
@@ -55,7 +55,7 @@ class EndpointMailbox:
         return len(self._queue)
 
     def put(self, mail: EndpointMail) -> None:
-        """Append `mail`; may be called from any thread."""
+        """Append `mail`; from any thread."""
         if self._is_closed:
             mail.refuse()
             return
@@ -70,22 +70,22 @@ class EndpointMailbox:
         self._is_held = True
 
     def release(self) -> None:
-        """Go on after `hold`."""
+        """Continue after `hold`."""
         self._is_held = False
         self._schedule_drain()
 
     def task_announced(self) -> None:
-        """A piece of mail became a task that has not had its first step."""
+        """Note that a piece of mail became a task that has not had its first step."""
         self._unstarted_task_count += 1
 
     def task_begun(self) -> None:
-        """Called by such a task as its first action."""
+        """Note the first step of such a task, which calls this first."""
         self._unstarted_task_count -= 1
         if not self._unstarted_task_count:
             self._schedule_drain()
 
     def close(self) -> None:
-        """Refuse what waits and whatever still comes."""
+        """Refuse waiting and later mail."""
         self._is_closed = True
         while self._queue:
             self._queue.popleft().refuse()
@@ -101,7 +101,7 @@ class EndpointMailbox:
 
     def _drain(self) -> None:
         if self._is_closed:
-            self.close()  # mail that another thread put while the mailbox was being closed
+            self.close()  # mail that another thread put in while the mailbox was being closed
         for _ in range(self._throughput):
             if not self._queue or self._is_held:
                 return
@@ -110,7 +110,7 @@ class EndpointMailbox:
             try:
                 self._queue.popleft().run()
             except BaseException:
-                self._schedule_drain()  # a fatal error is the owner's affair; the rest of the mail is not lost
+                self._schedule_drain()  # the owner handles a fatal error; the rest of the mail is not lost
                 raise
         self._schedule_drain()
 
@@ -131,7 +131,7 @@ class InvocationMail:
         self._server.invoke(self._invocation, self._handler)
 
     def refuse(self) -> None:
-        """Tell the asker that nobody is there any more."""
+        """Tell the caller that the endpoint is gone."""
         self._server.refuse(self._invocation)
 
 
@@ -145,7 +145,7 @@ class ActionMail:
         self._action = action
 
     def run(self) -> None:
-        """Run it; its error is logged."""
+        """Run the action; its error is logged."""
         self._server.run_action(self._action)
 
     def refuse(self) -> None:
@@ -169,7 +169,7 @@ class CallMail:
         self.starts_task = inspect.iscoroutinefunction(action)
 
     def run(self) -> None:
-        """Run it; result or error go to the future."""
+        """Run the action; its result or error goes to the future."""
         if not self._server.is_serving:
             self.refuse()
             return
@@ -186,7 +186,7 @@ class CallMail:
             self._future.set_result(result)
 
     def refuse(self) -> None:
-        """The future fails."""
+        """Fail the future."""
         if self._future.set_running_or_notify_cancel():
             self._gone()
 
@@ -207,21 +207,21 @@ class CallMail:
 
 
 class ControlMail:
-    """START and TERMINATE."""
+    """The START and TERMINATE messages."""
 
     def __init__(self, run: Callable[[], None], *, starts_task: bool) -> None:
         self.run = run
         self.starts_task = starts_task
 
     def refuse(self) -> None:
-        """The endpoint has ended already."""
+        """Do nothing: the endpoint has ended already."""
 
 
 class MailTask:
-    """The rest of a piece of mail, as a task: awaits `result` by way of `finish`.
+    """Task for the rest of a piece of mail: passes `result` to `finish` and awaits that.
 
-    `on_begun` is called in its first step. Should the task be cancelled, then `on_cancelled` is called, also when it
-    never had a first step: whoever waits for an answer gets one.
+    `on_begun` is called in its first step. If the task is cancelled, even before its first step, `on_cancelled` is
+    called, so that a waiting caller gets an answer.
     """
 
     def __init__(
@@ -238,12 +238,12 @@ class MailTask:
         self._has_begun = False
 
     async def run(self) -> None:
-        """The body of the task."""
+        """Run the body of the task."""
         self._begin()
         await self._finish(self._result)
 
     def ended(self, task: asyncio.Task[None]) -> None:
-        """The task's done callback."""
+        """Handle the end of the task."""
         if not self._has_begun:
             if inspect.iscoroutine(self._result):
                 self._result.close()

@@ -1,19 +1,19 @@
-"""Errors of calls between endpoints. Every fact is a plain value, so that each of them travels.
+"""Errors of calls between endpoints. Their fields are plain values, so that they can be sent to other processes.
 
 RpcError
 +- RpcConnectionError             an endpoint cannot be connected to
-|  +- RpcHandshakeError           the peer is there, but wrong version, secret or gateway
+|  +- RpcHandshakeError           the peer answers, with the wrong version, secret or gateway
 +- AskTimeoutError                no answer in time; the effect may have happened
 +- RecipientUnreachableError      the endpoint or its process is gone
-+- EndpointNotStartedError        it exists and was not started yet
++- EndpointNotStartedError        the endpoint exists but was not started yet
 +- EndpointStartError             its on_start failed
-+- EndpointFailedError            something that nobody awaits failed in it
-+- MailboxFullError               too many calls wait at it
++- EndpointFailedError            a task or action of the endpoint failed
++- MailboxFullError               too many calls wait at the endpoint
 +- FencingTokenError              the call belongs to another leader session
-+- UnknownMethodError             the endpoint does not offer it
-+- OversizeRequestError           refused before sending
-+- OversizeReplyError             computed, too large to send
-+- OversizeFrameError             a peer sent more than this side announced to take
++- UnknownMethodError             the endpoint does not offer the method
++- OversizeRequestError           a request was too large; it was not sent
++- OversizeReplyError             a result was too large to send
++- OversizeFrameError             a peer sent a larger frame than this side accepts
 +- SerializationError             an argument or a reply does not fit its declared type
 +- GatewayDefinitionError         a Protocol cannot serve as a gateway
 """
@@ -28,7 +28,7 @@ class RpcError(HeadraceError):
 
 
 class RpcConnectionError(RpcError):
-    """No endpoint could be connected to under an address."""
+    """The endpoint under an address could not be connected to."""
 
     is_consequence = True
 
@@ -39,7 +39,7 @@ class RpcConnectionError(RpcError):
 
 
 class RpcHandshakeError(RpcConnectionError):
-    """The peer answers, and is not one to talk to: version, secret or gateway differ."""
+    """The peer answers, but its version, secret or gateway differs."""
 
     recoverable = False
     is_consequence = False
@@ -51,7 +51,7 @@ class RpcHandshakeError(RpcConnectionError):
 
 
 class AskTimeoutError(RpcError):
-    """No answer came in time. Whether the call had an effect is not known: repeat only idempotent calls."""
+    """No answer came in time. The call may have had an effect: repeat only idempotent calls."""
 
     def __init__(self, method: str, target: str, timeout_ms: float, load: str = "") -> None:
         super().__init__(
@@ -81,7 +81,7 @@ class RecipientUnreachableError(RpcError):
 
     @property
     def is_gone(self) -> bool:
-        """Return whether its service answered that the endpoint is not there any more: asking again changes nothing."""
+        """Return whether the peer answered that the endpoint no longer exists, so that retries are pointless."""
         return self.reason in (NO_SUCH_ENDPOINT, ENDPOINT_TERMINATED)
 
 
@@ -169,7 +169,7 @@ class OversizeRequestError(RpcError):
 
     def __init__(self, method: str, size_bytes: int, limit_bytes: int, option_key: str) -> None:
         super().__init__(
-            f"request of {method} has {size_bytes} bytes, a message may have {limit_bytes}: raise "
+            f"request of {method} has {size_bytes} bytes, the maximum is {limit_bytes}: raise "
             f"'{option_key}', or make the captured data smaller"
         )
         self.method = method
@@ -185,8 +185,8 @@ class OversizeReplyError(RpcError):
 
     def __init__(self, method: str, size_bytes: int, limit_bytes: int, option_key: str) -> None:
         super().__init__(
-            f"result of {method} has {size_bytes} bytes, a message may have {limit_bytes}: raise "
-            f"'{option_key}', or ask for less at once"
+            f"result of {method} has {size_bytes} bytes, the maximum is {limit_bytes}: raise '{option_key}', or "
+            f"request less at once"
         )
         self.method = method
         self.size_bytes = size_bytes
@@ -195,13 +195,13 @@ class OversizeReplyError(RpcError):
 
 
 class OversizeFrameError(RpcError):
-    """A peer sent a larger frame than this side takes; the stream cannot be trusted any further."""
+    """A peer sent a larger frame than this side accepts; the stream cannot be trusted any further."""
 
     recoverable = False
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"the peer sent a message of {size_bytes} bytes, {limit_bytes} are taken ('pekko.framesize')"
+            f"the peer sent a message of {size_bytes} bytes, the maximum is {limit_bytes} ('pekko.framesize')"
         )
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
@@ -220,11 +220,11 @@ class SerializationError(RpcError):
 
 
 class GatewayDefinitionError(RpcError):
-    """A Protocol cannot serve as a gateway, or an endpoint does not implement the one it names."""
+    """A Protocol cannot serve as a gateway, or an endpoint does not implement the gateway it declares."""
 
     recoverable = False
 
 
 def _beginning(token: str) -> str:
-    """Enough of a token to tell it apart in a log."""
+    """Return the first digits of a token, enough to distinguish it in a log."""
     return token if token.endswith("…") else f"{token[:8]}…"

@@ -2,13 +2,13 @@
 
 In each pair one side asks (HeartbeatSender) and the other answers (HeartbeatReceiver); an answer tells the sender and a
 request tells the receiver that the other is alive. Both run on their endpoint's main thread, so a blocked main thread
-looks like a dead peer. A timer that comes late shows that this process stood still: the peer has a whole timeout more.
-HeartbeatMonitor watches one peer; pure, events in, actions out:
+looks like a dead peer. A timer that fires late shows that this process was suspended: the peer gets another whole
+timeout. HeartbeatMonitor watches one peer; pure, events in, actions out:
 
     RUNNING --silence for `heartbeat.timeout`--> TIMEOUT
-    RUNNING --`heartbeat.rpc-failure-threshold` requests in a row found nobody--> UNREACHABLE
-    RUNNING --silence, but a witness says that it is alive--> RUNNING: the witness is asked again after an interval
-    RUNNING --nobody wants to know--> CANCELED; all three are final, so a loss is told once.
+    RUNNING --`heartbeat.rpc-failure-threshold` requests in a row could not be delivered--> UNREACHABLE
+    RUNNING --silence, but a witness reports the peer alive--> RUNNING: the witness is asked again after an interval
+    RUNNING --monitoring is cancelled--> CANCELED; all three are final, so that a loss is reported once.
 
 Source: Flink HeartbeatManagerImpl, HeartbeatManagerSenderImpl, DefaultHeartbeatMonitor.
 """
@@ -32,13 +32,13 @@ from headrace.rpc.options import (
 
 P = TypeVar("P")
 Witness = Callable[[ResourceId], Awaitable[bool]]
-"""Says of a silent peer whether it is alive all the same. It raises nothing."""
+"""Function that returns whether a silent peer is nevertheless alive; raises nothing."""
 _LOG = logging.getLogger(__name__)
 _OUTSTANDING_MAX = 8
-"""Requests that may wait for an answer of one target at a time."""
+"""Maximum number of requests to one target that wait for an answer."""
 
 _LATE_PART = 20
-"""A timer is late by more than this part of the timeout only where the process stood still."""
+"""A timer that is late by more than this part of the timeout shows that the process was suspended."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class HeartbeatReceived:
 
 @dataclass(frozen=True)
 class PeerUnreachable:
-    """A request found nobody."""
+    """A request could not be delivered."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class MonitoringCanceled:
 
 @dataclass(frozen=True)
 class WitnessAnswered:
-    """The witness says whether the silent peer is alive."""
+    """The witness has reported whether the silent peer is alive."""
 
     now_ns: int
     is_alive: bool
@@ -114,7 +114,7 @@ class ArmTimer:
 
 @dataclass(frozen=True)
 class NotifyLost:
-    """The peer is lost; `state` says how it was found out."""
+    """Report the peer as lost; `state` says how the loss was found out."""
 
     state: MonitorState
 
@@ -128,7 +128,7 @@ HeartbeatAction = ArmTimer | AskWitness | NotifyLost
 
 
 class HeartbeatMonitor:
-    """Watches one peer, from `now_ns` on. One timer serves: when it is due it looks how old the last sign is."""
+    """Watches one peer, from `now_ns` on. It needs one timer, which checks the age of the last sign of life."""
 
     def __init__(
         self, timings: HeartbeatTimings, now_ns: int, *, has_witness: bool = False
@@ -148,11 +148,11 @@ class HeartbeatMonitor:
         return self._last_sign_ns
 
     def start(self) -> list[HeartbeatAction]:
-        """The first timer."""
+        """Return the action that arms the first timer."""
         return [ArmTimer(self._timeout_ns / 1_000_000)]
 
     def handle(self, event: HeartbeatEvent) -> list[HeartbeatAction]:
-        """Take an event; at most one NotifyLost ever comes back."""
+        """Handle an event; NotifyLost is returned at most once."""
         if self.state is not MonitorState.RUNNING:
             return []
         match event:
@@ -192,14 +192,14 @@ class HeartbeatMonitor:
 
 @dataclass(frozen=True)
 class HeartbeatLoss:
-    """Reason for which a peer counts as lost: TIMEOUT or UNREACHABLE, and a sentence for people."""
+    """The reason why a peer counts as lost: TIMEOUT or UNREACHABLE, and a sentence for messages."""
 
     state: MonitorState
     text: str
 
 
 class _Watched:
-    """One monitored peer: the monitor, its timer, and what to tell when it is lost."""
+    """One monitored peer: the monitor, its timer, and the callback for its loss."""
 
     def __init__(
         self,
@@ -267,13 +267,13 @@ class _Watched:
             )
         silent_ns = self._endpoint.clock.monotonic_ns() - self._monitor.last_sign_ns
         return (
-            f"no heartbeat of {self._resource_id} for {silent_ns // 1_000_000} ms "
+            f"no heartbeat from {self._resource_id} for {silent_ns // 1_000_000} ms "
             "('heartbeat.timeout')"
         )
 
 
 class HeartbeatReceiver:
-    """The side that is asked. Its handler of the request calls `request_received`."""
+    """The side that answers heartbeats. Its handler of the request calls `request_received`."""
 
     def __init__(
         self,
@@ -287,20 +287,20 @@ class HeartbeatReceiver:
         self._watched: dict[ResourceId, _Watched] = {}
 
     def monitor_target(self, resource_id: ResourceId) -> None:
-        """Expect requests of a peer from now on; a second call begins anew."""
+        """Expect requests of a peer from now on; a second call restarts the monitoring."""
         self.unmonitor_target(resource_id)
         self._watched[resource_id] = _Watched(
             self._endpoint, self._timings, resource_id, self._lost
         )
 
     def unmonitor_target(self, resource_id: ResourceId) -> None:
-        """Forget a peer; unknown ones are fine."""
+        """Stop monitoring a peer; unknown ones are ignored."""
         watched = self._watched.pop(resource_id, None)
         if watched is not None:
             watched.cancel()
 
     def request_received(self, resource_id: ResourceId) -> bool:
-        """A request of a peer has come; False if it is not monitored."""
+        """Note a request of a peer; return False if the peer is not monitored."""
         watched = self._watched.get(resource_id)
         if watched is None:
             return False
@@ -308,7 +308,7 @@ class HeartbeatReceiver:
         return True
 
     def stop(self) -> None:
-        """Forget everybody."""
+        """Stop monitoring all peers."""
         for resource_id in tuple(self._watched):
             self.unmonitor_target(resource_id)
 
@@ -318,9 +318,9 @@ class HeartbeatReceiver:
 
 
 class HeartbeatSender(Generic[P]):
-    """The side that asks, every `heartbeat.interval`, each monitored peer; `on_payload` gets the answers.
+    """The side that sends heartbeats, to each monitored peer every `heartbeat.interval`; `on_payload` gets the answers.
 
-    A `witness` is asked about a silent peer before that counts as lost.
+    A `witness` is asked about a silent peer before the peer counts as lost.
     """
 
     def __init__(
@@ -339,7 +339,10 @@ class HeartbeatSender(Generic[P]):
         self._targets: dict[ResourceId, _Target[P]] = {}
 
     def monitor_target(self, resource_id: ResourceId, request: Callable[[], Awaitable[P]]) -> None:
-        """Ask a peer from now on, the first time at once. `request()` calls its gateway and returns the payload."""
+        """Send heartbeats to a peer from now on, the first one at once.
+
+        `request()` calls its gateway, returns the payload.
+        """
         self.unmonitor_target(resource_id)
         watched = _Watched(self._endpoint, self._timings, resource_id, self._lost, self._witness)
         target = _Target(
@@ -349,13 +352,13 @@ class HeartbeatSender(Generic[P]):
         target.beat()
 
     def unmonitor_target(self, resource_id: ResourceId) -> None:
-        """Forget a peer; unknown ones are fine. Answers that still come are dropped."""
+        """Stop monitoring a peer; unknown ones are ignored, and later answers are dropped."""
         target = self._targets.pop(resource_id, None)
         if target is not None:
             target.cancel()
 
     def stop(self) -> None:
-        """Forget everybody."""
+        """Stop monitoring all peers."""
         for resource_id in tuple(self._targets):
             self.unmonitor_target(resource_id)
 
@@ -369,7 +372,7 @@ class HeartbeatSender(Generic[P]):
 
 
 class _Target(Generic[P]):
-    """One peer that is asked at intervals."""
+    """One peer that gets a heartbeat at intervals."""
 
     def __init__(
         self,
@@ -391,7 +394,7 @@ class _Target(Generic[P]):
         self._is_failure_logged = False
 
     def beat(self) -> None:
-        """Send one request and plan the next."""
+        """Send one request and schedule the next."""
         self._next = self._endpoint.schedule_run_async(self._interval_ms, self.beat)
         if self._outstanding_count < _OUTSTANDING_MAX:
             self._outstanding_count += 1
@@ -409,11 +412,13 @@ class _Target(Generic[P]):
             _LOG.debug("heartbeat of %s: %s", self.resource_id, error)
             self._watched.unreachable()
         except SerializationError as error:
-            # Each answer will be like this one, and the silence that it looks like would not say why.
+            # Each answer will fail like this one, and the resulting timeout would not say why.
             if not self._is_failure_logged:
                 self._is_failure_logged = True
                 _LOG.warning(
-                    "heartbeats of %s fail, so that it will be lost: %s", self.resource_id, error
+                    "heartbeats of %s fail, so that it will count as lost: %s",
+                    self.resource_id,
+                    error,
                 )
         except Exception as error:
             # A timeout or an error of the handler is no proof of death; silence will be.

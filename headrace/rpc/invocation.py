@@ -1,4 +1,4 @@
-"""Invocation: a call on its way through a mailbox, and the ports that take its outcome."""
+"""Invocation: a call in a mailbox, and the reply ports that receive its outcome."""
 
 import asyncio
 import logging
@@ -18,26 +18,26 @@ _LOG = logging.getLogger(__name__)
 
 
 Respond = Callable[[codec.Response, bytes], None]
-"""Sends a response (and its encoded form) back to where the request came from; never raises."""
+"""Sends a response (and its encoded form) back to the caller's process; never raises."""
 
 
 class ReplyPort(Protocol):
-    """Takes the outcome of one invocation, once. Neither method raises."""
+    """Receives the outcome of one invocation, once. Neither method raises."""
 
     def succeed(self, method: MethodContract, value: object) -> None:
-        """The handler returned `value`."""
+        """Report that the handler returned `value`."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """The handler failed, or was never reached."""
+        """Report that the handler failed, or was never reached."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Invocation:
-    """A call as it arrives at an endpoint.
+    """A call that has arrived at an endpoint.
 
-    `arguments` are the caller's own objects for a local call, else encoded: they are decoded only when the endpoint
+    `arguments` are the caller's own objects for a local call, else encoded; they are decoded only after the endpoint
     has accepted the call. `reply` is None for a tell.
     """
 
@@ -49,11 +49,11 @@ class Invocation:
 
     @property
     def full_name(self) -> str:
-        """`Gateway.method`, for people."""
+        """Return `Gateway.method`, for messages."""
         return f"{self.gateway.rpartition('.')[2]}.{self.method}"
 
     def fail(self, error: BaseException, target: str) -> None:
-        """Hand `error` to the asker; of a tell it is logged, for nobody else will hear of it."""
+        """Report `error` to the caller; for a tell, which has no reply, log it."""
         if self.reply is not None:
             self.reply.fail(error)
         elif isinstance(error, Exception):
@@ -67,12 +67,12 @@ class FutureReply:
         self._future = future
 
     def succeed(self, method: MethodContract, value: object) -> None:
-        """Hand over the object itself."""
+        """Complete the future with the object itself."""
         if not self._future.done():
             self._future.set_result(value)
 
     def fail(self, error: BaseException) -> None:
-        """Hand over the exception itself."""
+        """Fail the future with the exception itself."""
         if not self._future.done():
             self._future.set_exception(error)
 
@@ -86,7 +86,7 @@ class SerializedFutureReply:
         self._limit_bytes = limit_bytes
 
     def succeed(self, method: MethodContract, value: object) -> None:
-        """Hand over a copy of the result, or the error that it cannot travel."""
+        """Complete the future with a copy of the result, or fail it if the result cannot be encoded."""
         if self._future.done():
             return
         try:
@@ -96,13 +96,13 @@ class SerializedFutureReply:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Hand over a rebuilt exception."""
+        """Fail the future with a rebuilt exception."""
         if not self._future.done():
             self._future.set_exception(decode_error(encode_error(error), self._origin))
 
 
 class RemoteReply:
-    """Outcome of a call of another process: encoded and sent back, or the error that it cannot be."""
+    """Outcome of a call from another process: encoded and sent back; if that fails, the error is sent."""
 
     def __init__(self, call_id: int, method: str, respond: Respond, limit_bytes: int) -> None:
         self._call_id = call_id
@@ -126,7 +126,7 @@ class RemoteReply:
             self.send(codec.ErrorResponse(self._call_id, encode_error(too_large)))
 
     def send(self, response: codec.Response) -> None:
-        """Send a response; OversizeReplyError past the limit."""
+        """Send a response; OversizeReplyError if it exceeds the limit."""
         frame = codec.encode(response)
         if len(frame) > self._limit_bytes:
             raise OversizeReplyError(self._method, len(frame), self._limit_bytes, FRAME_SIZE.key)
@@ -134,7 +134,7 @@ class RemoteReply:
 
 
 def encode_bounded_reply(method: MethodContract, value: object, limit_bytes: int) -> bytes:
-    """Encode a result; OversizeReplyError past `limit_bytes`."""
+    """Encode a result; OversizeReplyError if it exceeds `limit_bytes`."""
     encoded = method.encode_reply(value)
     if len(encoded) > limit_bytes:
         raise OversizeReplyError(method.full_name, len(encoded), limit_bytes, FRAME_SIZE.key)

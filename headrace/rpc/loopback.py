@@ -1,7 +1,7 @@
-"""An in-process network: several RpcServices on one event loop, with a policy that decides the fate of each message.
+"""An in-process network: RpcServices on one event loop, with a policy that can drop, delay or duplicate messages.
 
-Messages are encoded and decoded as over TCP, so that a simulation finds what could not travel. Without a policy every
-message arrives, in order.
+Messages are encoded and decoded as over TCP, so that a simulation finds messages that cannot be encoded. Without a
+policy every message arrives, in order.
 """
 
 import asyncio
@@ -43,18 +43,18 @@ class LoopbackMessage:
 
 
 class DeliveryPolicy(Protocol):
-    """Decides what becomes of each message."""
+    """Decides whether, when and how often each message arrives."""
 
     def decide(self, message: LoopbackMessage) -> Sequence[float]:
-        """Delays in ms of the copies that arrive: `()` loses it, `(0,)` delivers it, `(0, 5)` doubles it."""
+        """Return the delays in ms of the copies that arrive: `()` loses it, `(0,)` delivers it, `(0, 5)` doubles it."""
         ...
 
 
 class ReliableDelivery:
-    """Every message arrives at once, in order."""
+    """Policy by which every message arrives at once, in order."""
 
     def decide(self, message: LoopbackMessage) -> Sequence[float]:
-        """One copy, now."""
+        """Return one copy without delay."""
         return (0.0,)
 
 
@@ -80,12 +80,12 @@ class LoopbackNetwork:
 
     @property
     def services(self) -> Mapping[str, "LoopbackRpcService"]:
-        """Services that are alive, by name."""
+        """Return the live services by name."""
         return self._services
 
     def create_service(self, name: str, clock: Clock | None = None) -> "LoopbackRpcService":
-        """A process called `name`; the name is free again once that process has ended."""
-        assert name not in self._services, f"a service named {name} is there already"
+        """Create a process called `name`; the name can be used again once that process has ended."""
+        assert name not in self._services, f"a service named {name} exists already"
         service = LoopbackRpcService(
             name,
             self,
@@ -99,9 +99,9 @@ class LoopbackNetwork:
         return service
 
     def kill(self, name: str, *, breaks_connections: bool = True) -> None:
-        """End a process on the spot. Its peers' connections break, as when a kernel closes them.
+        """End a process at once. Its peers' connections break, as when a kernel closes them.
 
-        Without `breaks_connections` nobody is told, as when a whole host loses power: only silence follows.
+        Without `breaks_connections` the peers only notice silence, as when a whole host loses power.
         """
         service = self._services[name]
         if not breaks_connections:
@@ -110,11 +110,11 @@ class LoopbackNetwork:
         service.abort()
 
     def has_vanished(self, name: str) -> bool:
-        """Return whether messages to this process meet silence rather than a refusal."""
+        """Return whether messages to this process are lost silently rather than refused."""
         return name in self._vanished
 
     def transmit(self, message: LoopbackMessage, deliver: Callable[[], None]) -> None:
-        """Deliver as the policy decides."""
+        """Deliver a message as the policy decides."""
         loop = self._loop or asyncio.get_running_loop()
         for delay_ms in self.policy.decide(message):
             if delay_ms <= 0:
@@ -123,7 +123,7 @@ class LoopbackNetwork:
                 loop.call_later(delay_ms / 1000, deliver)
 
     def remove(self, name: str) -> None:
-        """A service has ended: whoever waits for its answers learns that now."""
+        """Remove a service that has ended, and fail the asks that wait for its answers."""
         if self._services.pop(name, None) is None:
             return
         for other in tuple(self._services.values()):
@@ -131,7 +131,7 @@ class LoopbackNetwork:
 
 
 class LoopbackRpcService(RpcService):
-    """A process of a LoopbackNetwork."""
+    """RpcService of a process in a LoopbackNetwork."""
 
     scheme = "headrace.loopback"
 
@@ -150,26 +150,26 @@ class LoopbackRpcService(RpcService):
 
     @property
     def address(self) -> str:
-        """The process's name."""
+        """Return the process's name."""
         return self._name
 
     def connection_lost(self, authority: str, reason: str) -> None:
-        """The peer is gone: fail what is outstanding."""
+        """Fail the outstanding asks to a lost peer."""
         self._outstanding.fail_route(_LoopbackRoute(self, authority), reason)
 
     def receive(self, frame: bytes, respond: Respond) -> None:
-        """A request has arrived."""
+        """Handle a request that has arrived."""
         if not self.is_stopped:
             self._receive_request(codec.decode_request(frame), respond, self._frame_size)
 
     def receive_response(self, frame: bytes) -> None:
-        """A response has arrived."""
+        """Handle a response that has arrived."""
         if not self.is_stopped:
             self._outstanding.complete(codec.decode_response(frame))
 
     @property
     def network(self) -> LoopbackNetwork:
-        """The network it belongs to."""
+        """Return the network of the service."""
         return self._network
 
     def _route(self, authority: str) -> Route:
@@ -182,7 +182,7 @@ class LoopbackRpcService(RpcService):
 
 @dataclass(frozen=True)
 class _LoopbackRoute:
-    """The way from one service to another; nothing has to be opened."""
+    """The way from one service to another, which needs no connection."""
 
     source: LoopbackRpcService
     authority: str

@@ -1,6 +1,6 @@
 """The main thread: every endpoint of a process runs on the one event loop of its RpcService.
 
-Also the watch over handlers that hold it: a blocked main thread looks like a dead peer to everybody else.
+HandlerWatch finds handlers that hold this thread, as a blocked main thread looks like a dead peer to other processes.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ def is_on_loop(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class ForeignTimer:
-    """A timer that another thread sets: `arm` runs on the loop, `cancel` wherever."""
+    """A timer that another thread sets: `arm` runs on the loop, `cancel` on any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
         self._loop = loop
         self._callback: Callable[[], None] | None = callback
 
     def arm(self, delay_ms: float) -> None:
-        """Start it."""
+        """Start the timer."""
         self._loop.call_later(delay_ms / 1000, self._fire)
 
     def cancel(self) -> None:
-        """The callback will not run, unless it has."""
+        """Prevent the callback, unless it has run already."""
         self._callback = None
 
     def _fire(self) -> None:
@@ -45,9 +45,9 @@ class ForeignTimer:
 
 
 class HandlerWatch:
-    """Measures how long handlers hold the main thread; logs those past `threshold_ms` with their names.
+    """Measures how long handlers hold the main thread; logs those that exceed `threshold_ms`, with their names.
 
-    In an async handler each step between two awaits is timed by itself: waiting does not block the thread.
+    In an async handler each step between two awaits is measured separately, as waiting does not block the thread.
     """
 
     def __init__(self, owner: str, clock: Clock, threshold_ms: float) -> None:
@@ -70,12 +70,12 @@ class HandlerWatch:
         return _MeasuredAwaitable(self, self._clock, name, awaitable)
 
     def record(self, name: str, held_ns: int) -> None:
-        """Take note of one stretch on the main thread."""
+        """Record one period in which a handler held the main thread."""
         if held_ns > self.slowest_ns:
             self.slowest_name, self.slowest_ns = name, held_ns
         if held_ns >= self._threshold_ns:
             _LOG.warning(
-                "%s held the main thread of %s for %d ms; calls and heartbeats wait meanwhile",
+                "%s held the main thread of %s for %d ms; calls and heartbeats had to wait",
                 name,
                 self._owner,
                 held_ns // 1_000_000,
@@ -92,7 +92,7 @@ class _MeasuredAwaitable(Generic[T]):
         self._awaitable = awaitable
 
     def __await__(self) -> Generator[Any, Any, T]:
-        # What asyncio awaits, coroutines and futures, has `send` and `throw`.
+        # Awaitables of asyncio, coroutines and futures, have `send` and `throw`.
         steps = self._awaitable.__await__()
         sent: Any = None
         thrown: BaseException | None = None

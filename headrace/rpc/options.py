@@ -9,19 +9,19 @@ ASK_TIMEOUT: Final = ConfigOption(
     "pekko.ask.timeout",
     timedelta,
     timedelta(seconds=10),
-    "How long a call waits for its answer unless the caller says otherwise.",
+    "How long a call waits for its answer unless the caller sets another timeout.",
 )
 LOOKUP_TIMEOUT: Final = ConfigOption(
     "pekko.lookup.timeout",
     timedelta,
     timedelta(seconds=10),
-    "How long connecting to an endpoint may take, opening of the TCP connection included.",
+    "How long connecting to an endpoint may take, including the opening of the TCP connection.",
 )
 TCP_TIMEOUT: Final = ConfigOption(
     "pekko.tcp.timeout",
     timedelta,
     timedelta(seconds=20),
-    "How long opening a TCP connection may take, and how long a peer may take to prove itself.",
+    "How long opening a TCP connection may take, and how long the authentication of a peer may take.",
 )
 FRAME_SIZE: Final = ConfigOption(
     "pekko.framesize",
@@ -40,7 +40,7 @@ FORCE_INVOCATION_SERIALIZATION: Final = ConfigOption(
     "pekko.rpc.force-invocation-serialization",
     bool,
     False,
-    "Encode and decode also the calls within one process, as tests do to find what cannot travel.",
+    "Encode and decode also the calls within one process, as tests do to find messages that cannot be encoded.",
 )
 MAILBOX_CAPACITY: Final = ConfigOption(
     "headrace.rpc.endpoint_mailbox-capacity",
@@ -65,7 +65,7 @@ SERVICES_SHUTDOWN_TIMEOUT: Final = ConfigOption(
     "cluster.services.shutdown-timeout",
     timedelta,
     timedelta(seconds=30),
-    "How long the tasks of an endpoint may take to end once it is closed.",
+    "How long the tasks of an endpoint may take to end once the endpoint is closed.",
 )
 
 # A JobManager hands its own address to its TaskManagers, so no fixed port is needed for them to find it;
@@ -99,8 +99,9 @@ HELD_LOCK_TIMEOUT: Final = ConfigOption(
     "headrace.heartbeat.held-lock-timeout",
     timedelta,
     timedelta(minutes=5),
-    "How long a function's C code may hold the interpreter lock of a TaskManager, which answers nobody meanwhile, "
-    "until it counts as lost. A process beside each TaskManager tells which function it is; it begins when that has "
+    "How long a function's C code may hold the interpreter lock of a TaskManager, which cannot answer meanwhile, "
+    "until the TaskManager counts as lost. A process beside each TaskManager tells which function it is; it begins "
+    "when that has "
     "run for two fifths of 'heartbeat.timeout', and the stacks are read, by faulthandler without the lock, when no "
     "Python has run for as long: in a process which only got no processor for that time, this may end in a crash. "
     "0: there is none, and what is silent for 'heartbeat.timeout' is lost.",

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _PATH: Final = "/rpc/"
 NO_TIMEOUT_MS: Final = 21_474_835_000.0
-"""Timeout of callers who wait for an answer as long as it takes."""
+"""Timeout of callers that wait without limit."""
 G = TypeVar("G")
 
 
 @dataclass(frozen=True)
 class RpcAddress:
-    """`authority` names the process (`host:port`, or a name in the loopback network)."""
+    """Address of an endpoint; `authority` names the process (`host:port`, or a name in the loopback network)."""
 
     scheme: str
     authority: str
@@ -35,7 +35,7 @@ class RpcAddress:
 
 
 def parse_address(text: str) -> RpcAddress:
-    """Parse an endpoint's address; RpcConnectionError where it is none."""
+    """Parse an endpoint's address; RpcConnectionError if the text is not an address."""
     scheme, separator, rest = text.partition("://")
     authority, path, endpoint_name = rest.partition(_PATH)
     if not (scheme and separator and authority and path and endpoint_name):
@@ -60,7 +60,7 @@ class GatewayProxy:
 
     @classmethod
     def copy_with_timeout(cls, proxy: "GatewayProxy", timeout_ms: float) -> "GatewayProxy":
-        """The same target, now and after `redirect`, with another timeout."""
+        """Return a proxy with the same target, now and after `redirect`, but another timeout."""
         return cls(proxy._caller, proxy._recipient, timeout_ms)
 
     @staticmethod
@@ -71,48 +71,48 @@ class GatewayProxy:
 
 @dataclass
 class Recipient:
-    """Target of the calls of a gateway and of its copies, with the leader session that they carry."""
+    """Target of the calls of a gateway and its copies, with the leader session that the calls carry."""
 
     target: RpcAddress
     token: FencingToken | None
     refusal: Callable[[], Exception] | None = None
-    """Makes the error of asks while there is nobody to send them to."""
+    """Function that creates the error of asks while there is no target."""
     ended: Callable[[], Exception] | None = None
-    """Makes the error of asks whose target ends before it answers; None: RecipientUnreachableError."""
+    """Function that creates the error of asks whose target ends before it answers; None: RecipientUnreachableError."""
 
 
 def create_proxy(
     gateway_type: type[G], caller: "RpcService", target: RpcAddress, token: FencingToken | None
 ) -> G:
-    """A gateway whose calls go to `target`."""
+    """Return a gateway whose calls go to `target`."""
     return cast(G, _proxy_class(gateway_type)(caller, Recipient(target, token)))
 
 
 def with_timeout(gateway: G, timeout_ms: float) -> G:
-    """The same gateway, whose asks wait `timeout_ms` instead of `pekko.ask.timeout`."""
+    """Return the same gateway with asks that wait `timeout_ms` instead of `pekko.ask.timeout`."""
     proxy = _as_proxy(gateway)
     return cast(G, type(proxy).copy_with_timeout(proxy, timeout_ms))
 
 
 def gateway_address(gateway: object) -> str:
-    """The address that a gateway's calls go to."""
+    """Return the address that a gateway's calls go to."""
     return str(GatewayProxy.recipient_of(_as_proxy(gateway)).target)
 
 
 def redirect(gateway: object, address: str, fencing_token: FencingToken | None) -> None:
-    """Send the calls that come from now on, also of copies with other timeouts, to the next leader; on the loop."""
+    """Send later calls, also of copies with other timeouts, to the next leader; on the loop."""
     recipient = GatewayProxy.recipient_of(_as_proxy(gateway))
     recipient.target, recipient.token = parse_address(address), fencing_token
     recipient.refusal = None
 
 
 def refuse(gateway: object, refusal: Callable[[], Exception]) -> None:
-    """Let calls that come from now on, also of copies with other timeouts, fail until `redirect`; on the loop."""
+    """Let later calls, also of copies with other timeouts, fail until `redirect`; on the loop."""
     GatewayProxy.recipient_of(_as_proxy(gateway)).refusal = refusal
 
 
 def when_ended(gateway: object, error: Callable[[], Exception]) -> None:
-    """Let asks whose target ends before it answers fail with this error, or with the refusal that there is by then."""
+    """Let asks whose target ends before it answers fail with this error, or with the refusal set by then."""
     GatewayProxy.recipient_of(_as_proxy(gateway)).ended = error
 
 

@@ -1,4 +1,4 @@
-"""Registration at another endpoint, tried until it answers for good: a policy, and the shell around it.
+"""Registration at another endpoint, retried until it accepts or rejects: a policy, and the shell around it.
 
 The policy is pure and maps each outcome of an attempt to register to an action:
 
@@ -11,7 +11,7 @@ The policy is pure and maps each outcome of an attempt to register to an action:
 | the target rejects (for good)    | stop, tell the owner                                                 |
 | the target accepts               | stop, hand gateway and response to the owner                         |
 
-Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
+Retries are unbounded; an owner that must give up uses its own timer. Source: Flink RetryingRegistration,
 RegisteredRpcConnection.
 """
 
@@ -65,12 +65,12 @@ class Connected:
 
 @dataclass(frozen=True)
 class ConnectFailed:
-    """The target could not be connected to."""
+    """The connection to the target failed."""
 
 
 @dataclass(frozen=True)
 class AttemptTimedOut:
-    """No answer to a registration in time."""
+    """A registration was not answered in time."""
 
 
 @dataclass(frozen=True)
@@ -80,21 +80,21 @@ class AttemptFailed:
 
 @dataclass(frozen=True)
 class Refused:
-    """The target's answer: not now."""
+    """The target refused the registration for now."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """The target's answer: never."""
+    """The target rejected the registration for good."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """The target's answer: welcome."""
+    """The target accepted the registration."""
 
 
 RegistrationEvent = (
@@ -120,21 +120,21 @@ class Register:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop: there is no more to do."""
+    """Stop: nothing is left to do."""
 
 
 RegistrationAction = Connect | Register | Stop
 
 
 class RegistrationPolicy:
-    """Decides what follows what; begins with `Connect()`."""
+    """Decides the action after each outcome; the first action is `Connect()`."""
 
     def __init__(self, timings: RegistrationTimings) -> None:
         self._timings = timings
         self._current = Register(1, timings.initial_timeout_ms)
 
     def handle(self, event: RegistrationEvent) -> RegistrationAction:
-        """Return what to do next."""
+        """Return the next action."""
         timings = self._timings
         match event:
             case ConnectFailed():
@@ -161,9 +161,9 @@ class RegistrationPolicy:
 class RetryingRegistration(Generic[G, R]):
     """The connection of `endpoint` to one target leader, registered and renewed on demand.
 
-    `register(gateway)` sends one registration. `interpret(response)` says what the answer means: Refused, Rejected,
+    `register(gateway)` sends one registration. `interpret(response)` returns the response's meaning: Refused, Rejected,
     or None for accepted. `on_success(gateway, response)` and `on_rejected(reason)` run on the endpoint's main thread,
-    at most once per `start` or `try_reconnect`, and never after `close`. A new leader means a new object.
+    at most once per `start` or `try_reconnect`, and never after `close`. A new leader needs a new object.
     """
 
     def __init__(
@@ -180,7 +180,10 @@ class RetryingRegistration(Generic[G, R]):
         timings: RegistrationTimings | None = None,
         gives_up_when_gone: bool = False,
     ) -> None:
-        """`gives_up_when_gone`: a target that was there and is not any more counts as one that rejects."""
+        """Create a registration.
+
+        With `gives_up_when_gone`, a target that has existed and is gone counts as rejecting.
+        """
         self._endpoint = endpoint
         self.target_address = target_address
         self._gateway_type = gateway_type
@@ -194,28 +197,28 @@ class RetryingRegistration(Generic[G, R]):
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self.gateway: G | None = None
-        """The target, while registered there."""
+        """Gateway of the target while registered there."""
         self.last_failure = ""
-        """Why the newest attempt failed; for the error of whoever gives up waiting."""
+        """Reason why the newest attempt failed, for the error of a caller that gives up waiting."""
 
     @property
     def is_registered(self) -> bool:
-        """Return whether the target has accepted and nobody has asked for a new registration since."""
+        """Return whether the target has accepted and no new registration was requested since."""
         return self.gateway is not None
 
     def start(self) -> None:
-        """Begin; once."""
+        """Begin to register; call once."""
         assert self._task is None and not self._is_closed, "start() comes once"
         self._begin()
 
     def try_reconnect(self) -> None:
-        """Register anew, because the connection was lost. An attempt that is under way is forgotten."""
+        """Register anew after the connection was lost. A running attempt is dropped."""
         if not self._is_closed:
             self._cancel()
             self._begin()
 
     def close(self) -> None:
-        """Forget the target; idempotent. No callback comes any more."""
+        """Stop registering; idempotent. No callback is called any more."""
         self._is_closed = True
         self._cancel()
 
@@ -265,7 +268,7 @@ class RetryingRegistration(Generic[G, R]):
             response = await self._register(with_timeout(gateway, attempt.timeout_ms))
         except AskTimeoutError as error:
             self.last_failure = str(error)
-            # A timeout of a call that the target's handler made travels too; that is an error of the attempt.
+            # A timeout may also come from a call that the target's handler made; that is an error of the attempt.
             is_own = error.target == self.target_address and error.timeout_ms == attempt.timeout_ms
             return None, AttemptTimedOut() if is_own else AttemptFailed()
         except Exception as error:
@@ -290,7 +293,7 @@ class RetryingRegistration(Generic[G, R]):
                 _LOG.debug("registration at %s: %s", self.target_address, self.last_failure)
             case ConnectFailed() | AttemptFailed() | Refused(), (Connect() | Register()):
                 _LOG.warning(
-                    "registration at %s failed, next try in %g ms: %s",
+                    "registration at %s failed, next attempt in %g ms: %s",
                     self.target_address,
                     action.delay_ms,
                     self.last_failure,

@@ -1,9 +1,10 @@
-"""The server side of one endpoint: its lifecycle, its mailbox, and how a call becomes a call of its handler.
+"""The server side of one endpoint: its lifecycle, its mailbox, and the dispatch of calls to its handlers.
 
     STOPPED --start--> STARTING --on_start done--> STARTED --close--> TERMINATING --on_stop done--> TERMINATED
 
-STOPPED drops calls. STARTING lets mail wait until `on_start` has ended. TERMINATING still serves, since `on_stop`
-itself talks to others. TERMINATED answers every asker that it is gone and runs nothing. Source: Flink PekkoRpcActor.
+STOPPED drops calls. STARTING delays mail until `on_start` has ended. TERMINATING still serves, since `on_stop`
+itself calls others. TERMINATED answers every caller that the endpoint is gone, and runs nothing. Source: Flink
+PekkoRpcActor.
 """
 
 import asyncio
@@ -73,7 +74,7 @@ ENDPOINT_TRANSITIONS: Final[Mapping[EndpointState, frozenset[EndpointState]]] = 
 
 
 class EndpointServer:
-    """Serves one endpoint: everything about it that is not its own logic. Lives on the loop of `service`."""
+    """Serves one endpoint, independently of its logic. Lives on the loop of `service`."""
 
     def __init__(self, endpoint: "RpcEndpoint", service: "RpcService", address: str) -> None:
         self._endpoint = endpoint
@@ -95,7 +96,7 @@ class EndpointServer:
 
     @property
     def gateways(self) -> frozenset[str]:
-        """Qualified names of the gateways it offers."""
+        """Return the qualified names of the endpoint's gateways."""
         return self._handlers.gateways
 
     @property
@@ -110,12 +111,12 @@ class EndpointServer:
 
     @property
     def is_closing(self) -> bool:
-        """Return whether the end has begun."""
+        """Return whether the termination has begun."""
         return self.state in (EndpointState.TERMINATING, EndpointState.TERMINATED)
 
     @property
     def load(self) -> str:
-        """Queue length and slowest handler so far, for error messages."""
+        """Return the queue length and the slowest handler so far, for error messages."""
         text = f"{self.queue_length} messages wait there"
         if self.watch.slowest_ns >= 1_000_000:
             slowest_ms = self.watch.slowest_ns // 1_000_000
@@ -183,7 +184,7 @@ class EndpointServer:
             self.refuse(invocation, "its answer cannot be sent")
 
     def refuse(self, invocation: Invocation, reason: str = "") -> None:
-        """Answer a call whose handler will not end, or was never begun."""
+        """Answer a call whose handler will not end, or was never started."""
         if invocation.reply is not None:
             reason = reason or (
                 "its handler was cancelled" if self.is_serving else ENDPOINT_TERMINATED
@@ -197,7 +198,7 @@ class EndpointServer:
         self._mailbox.put(ActionMail(self, action))
 
     def run_action(self, action: Callable[[], None]) -> None:
-        """Run a queued action. Nobody waits for it, so its error is fatal to the endpoint."""
+        """Run a queued action. The caller does not wait, so its error is fatal to the endpoint."""
         if not self.is_serving:
             return
         name = getattr(action, "__qualname__", repr(action))
@@ -246,16 +247,16 @@ class EndpointServer:
             self._endpoint.on_fatal_error(error)
 
     def start(self) -> None:
-        """Queue the start; a second one is ignored."""
+        """Queue the start; later calls are ignored."""
         self._mailbox.put(ControlMail(self._begin_start, starts_task=True))
 
     def close(self, cause: BaseException | None = None) -> asyncio.Future[None]:
-        """Queue the termination, once; the future completes when nothing of the endpoint runs any more."""
+        """Queue the termination, once; the future completes when all of the endpoint's work has ended."""
         self._mailbox.put(ControlMail(lambda: self._begin_close(cause), starts_task=False))
         return self.termination
 
     def abort(self) -> None:
-        """Terminate on the spot without `on_stop`, as the end of the process would."""
+        """Terminate at once without `on_stop`, as the end of the process would."""
         if self.state is EndpointState.TERMINATED:
             return
         self.state = EndpointState.TERMINATED

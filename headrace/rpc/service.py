@@ -1,4 +1,4 @@
-"""RpcService: owns the endpoints of a process and every way to reach those of others.
+"""RpcService: owns the endpoints of a process and the routes to endpoints of other processes.
 
 Calls within the process go by reference; calls to others are encoded by their contract and travel over a route that a
 subclass provides (TCP, or the in-process network of the simulation). Source: Flink RpcService, PekkoRpcService.
@@ -59,15 +59,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class Route(Hashable, Protocol):
-    """A way to one other process. Equal routes lose their outstanding asks together."""
+    """Route to one other process. Equal routes lose their outstanding asks together."""
 
     def send(self, request: codec.Request, frame: bytes) -> None:
-        """Send a request; never raises. When the way is lost, the service is told."""
+        """Send a request; never raises. The service is notified if the route is lost."""
         ...
 
 
 class RpcService(ABC):
-    """One per process. Used on its loop only, but for `schedule` and tells, which may come from any thread."""
+    """RPC of one process. Used on its loop only, except `schedule` and tells, which may come from any thread."""
 
     scheme: ClassVar[str]
 
@@ -97,7 +97,7 @@ class RpcService(ABC):
     @property
     @abstractmethod
     def address(self) -> str:
-        """`host:port`, or the process's name in a loopback network."""
+        """Return `host:port`, or the process's name in a loopback network."""
 
     @property
     def outstanding_count(self) -> int:
@@ -106,31 +106,31 @@ class RpcService(ABC):
 
     @abstractmethod
     def _route(self, authority: str) -> Route:
-        """The way to another process; it may still have to be opened."""
+        """Return the route to another process, which may have to connect first."""
 
     def create_endpoint_name(self, prefix: str) -> str:
-        """`<prefix>_<n>`, never the same twice: an endpoint that comes later must not inherit messages."""
+        """Return `<prefix>_<n>`, unique in this process: a later endpoint must not get messages of an earlier one."""
         number = self._name_counters.get(prefix, 0)
         self._name_counters[prefix] = number + 1
         return f"{prefix}_{number}"
 
     def start_server(self, endpoint: "RpcEndpoint") -> EndpointServer:
-        """Announce an endpoint; its constructor calls this."""
+        """Register an endpoint; its constructor calls this."""
         assert not self.is_stopped, "the RpcService is stopped"
         name = endpoint.endpoint_name
-        assert name not in self._servers, f"an endpoint named {name} is there already"
+        assert name not in self._servers, f"an endpoint named {name} exists already"
         address = str(RpcAddress(self.scheme, self.address, name))
         server = EndpointServer(endpoint, self, address)
         self._servers[name] = server
         return server
 
     def endpoint_terminated(self, endpoint: "RpcEndpoint") -> None:
-        """An endpoint has ended; calls find nobody from now on."""
+        """Remove an endpoint that has ended; later calls do not find it."""
         self._servers.pop(endpoint.endpoint_name, None)
 
     @contextlib.contextmanager
     def forgetting_half_made(self) -> Generator[None]:
-        """Forget the endpoints that the body has begun to make, if it raises: constructors announce them first."""
+        """Remove endpoints that the block has begun to create, if it raises: constructors register them first."""
         before = tuple(self._servers)
         try:
             yield
@@ -142,10 +142,10 @@ class RpcService(ABC):
     async def connect(
         self, address: str, gateway_type: type[G], fencing_token: FencingToken | None = None
     ) -> G:
-        """A gateway to the endpoint at `address`, after asking it whether it is there and offers that gateway.
+        """Return a gateway to the endpoint at `address`, after asking whether it exists and offers that gateway.
 
-        RpcConnectionError where nobody answers, RpcHandshakeError where somebody does who is not the right one.
-        Nothing watches the connection afterwards: that is the business of heartbeats.
+        RpcConnectionError if nobody answers, RpcHandshakeError if the wrong process or endpoint answers.
+        The connection is not watched afterwards; heartbeats do that.
         """
         target = parse_address(address)
         contract = gateway_contract(gateway_type)
@@ -172,7 +172,7 @@ class RpcService(ABC):
     def gateway(
         self, address: str, gateway_type: type[G], fencing_token: FencingToken | None = None
     ) -> G:
-        """A gateway without asking first: for endpoints of this process."""
+        """Return a gateway without checking that its target exists: for endpoints of this process."""
         return create_proxy(gateway_type, self, parse_address(address), fencing_token)
 
     def _check_offers(self, endpoint_name: str, gateway: str) -> None:
@@ -191,7 +191,7 @@ class RpcService(ABC):
         token: bytes | None,
         timeout_ms: float | None,
     ) -> Any:
-        """Call and wait for the result, or for the error of the handler, the way or the clock."""
+        """Call and wait for the result; raises the handler's error, or that of a lost connection or a timeout."""
         assert is_on_loop(self.loop), f"{method.full_name} was awaited on a foreign event loop"
         timeout_ms = self._ask_timeout_ms if timeout_ms is None else timeout_ms
         if target.authority == self.address:
@@ -214,7 +214,7 @@ class RpcService(ABC):
         arguments: tuple[Any, ...],
         token: bytes | None,
     ) -> None:
-        """Call without a reply; from any thread. What cannot be sent raises here, what is lost is logged there."""
+        """Call without a reply; from any thread. Raises if the call cannot be sent; lost calls are logged."""
         is_local = target.authority == self.address
         if is_local and not self._is_serialization_forced:
             self._deliver_local(
@@ -235,7 +235,7 @@ class RpcService(ABC):
 
     def _send_tell(self, target: RpcAddress, call: codec.Call, frame: bytes) -> None:
         if self.is_stopped:
-            _LOG.debug("%s of %s is not sent: the RpcService is stopped", call.method, target)
+            _LOG.debug("%s of %s was not sent: the RpcService is stopped", call.method, target)
         else:
             self._route(target.authority).send(call, frame)
 
@@ -307,7 +307,7 @@ class RpcService(ABC):
         finally:
             timer.cancel()
             if future.done() and not future.cancelled():
-                future.exception()  # whoever is cancelled in the instant of a failure does not look at it
+                future.exception()  # a caller that is cancelled at the moment of a failure does not retrieve it
 
     def _encode_request(self, request: codec.Request, method: str) -> bytes:
         frame = codec.encode(request)
@@ -316,7 +316,7 @@ class RpcService(ABC):
         return frame
 
     def _receive_request(self, request: codec.Request, respond: Respond, limit_bytes: int) -> None:
-        """A request of another process has arrived; it takes responses up to `limit_bytes`."""
+        """Handle a request of another process, which accepts responses up to `limit_bytes`."""
         if isinstance(request, codec.ConnectRequest):
             reply = RemoteReply(request.call_id, "connect", respond, limit_bytes)
             try:
@@ -348,7 +348,7 @@ class RpcService(ABC):
         return spawn(coroutine, self.loop, name, self._tasks)
 
     def fatal_error(self, error: BaseException) -> None:
-        """An error after which this process must not go on: whoever owns it decides how it ends."""
+        """Report an error after which this process must not continue; the owner of the service decides how it ends."""
         _LOG.critical("fatal error in the process at %s", self.address, exc_info=error)
         if self.on_fatal_error is not None:
             self.on_fatal_error(error)
@@ -372,7 +372,7 @@ class RpcService(ABC):
             await asyncio.wait(tasks, timeout=self._shutdown_timeout_ms / 1000)
 
     def abort(self) -> None:
-        """End on the spot: endpoints without `on_stop`, connections without farewell."""
+        """End at once: endpoints without `on_stop`, connections without sending buffered data."""
         self.is_stopped = True
         for server in tuple(self._servers.values()):
             server.abort()

@@ -1,6 +1,6 @@
 """RpcService over TCP: one listening port, and one dialled connection per remote process, shared by all gateways.
 
-A connection that is lost fails every ask that waits on it at once; the next call dials again. Requests travel on the
+When a connection is lost, every ask that waits on it fails at once; the next call dials again. Requests travel on the
 connection of the side that asks, responses come back on the same one.
 """
 
@@ -40,13 +40,13 @@ from headrace.rpc.service import Route, RpcService
 _LOG = logging.getLogger(__name__)
 
 _FAREWELL_MS = 1000
-"""Time for which a stopping service waits for its connections to send what they hold."""
+"""Time in which a stopping service's connections may send their buffered data."""
 
 
 class TcpRpcService(RpcService):
-    """A process on the network. Construct it on its loop, then `await start()`.
+    """RpcService of a process on the network. Construct it on its loop, then `await start()`.
 
-    `secret` are the 32 bytes that the processes of one cluster share. With `tls` all connections are TLS; without it
+    `secret` are the 32 bytes that the processes of one cluster share. With `tls` all connections use TLS; without it
     frames are sealed, but can be read on the wire, so they are refused beyond loopback (ConfigurationError) unless the
     settings allow it.
     """
@@ -86,17 +86,17 @@ class TcpRpcService(RpcService):
 
     @property
     def address(self) -> str:
-        """`host:port` under which others reach this process."""
+        """Return `host:port` under which others reach this process."""
         assert self._port, "start() comes first"
         return join_host_port(self._advertised_host, self._port)
 
     @property
     def accepted_connections(self) -> tuple[RpcConnection, ...]:
-        """Connections that others have dialled, proven or not."""
+        """Return the connections that others have dialled, authenticated or not."""
         return tuple(self._accepted)
 
     async def start(self) -> None:
-        """Listen on the first free port that the option allows; PortInUseError where none is."""
+        """Listen on the first free port that the option allows; PortInUseError if there is none."""
         text = self.settings.get_option(self._port_option)
         port = 0
         for port in parse_ports(self._port_option.key, text):
@@ -128,17 +128,21 @@ class TcpRpcService(RpcService):
     def _accepted_opened(self, connection: RpcConnection) -> None:
         self._open.add(connection)
         self._accepted[connection] = None
-        # Settled either way: by a proof, or by the end of the connection.
+        # Completed in either case: by authentication, or by the end of the connection.
         connection.established.add_done_callback(lambda _: self._strangers.no_longer(connection))
         oldest = self._strangers.opened(connection)
         if oldest is not None:
-            oldest.fail(RpcHandshakeError(oldest.remote, "too many others wait unproven"))
+            oldest.fail(
+                RpcHandshakeError(
+                    oldest.remote, "too many other connections wait for authentication"
+                )
+            )
 
     def _request_arrived(self, connection: RpcConnection, frame: bytes) -> None:
         try:
             request = codec.decode_request(frame)
         except DECODE_ERRORS as error:
-            connection.fail(RpcError(f"{connection.remote} sent what is no request: {error}"))
+            connection.fail(RpcError(f"{connection.remote} sent an invalid request: {error}"))
             return
         respond = functools.partial(_respond, connection)
         self._receive_request(request, respond, connection.limit_bytes)
@@ -151,7 +155,7 @@ class TcpRpcService(RpcService):
         return link
 
     async def dial(self, link: "TcpLink", authority: str) -> RpcConnection:
-        """Open and prove a connection; OSError, TimeoutError or RpcHandshakeError."""
+        """Open and authenticate a connection; OSError, TimeoutError or RpcHandshakeError if that fails."""
         host, port = split_host_port(authority)
         connection = self.create_connection(
             Role.DIALLER, authority, self._open.add, link.frame_arrived
@@ -172,15 +176,15 @@ class TcpRpcService(RpcService):
         return connection
 
     def response_arrived(self, response: codec.Response) -> None:
-        """A link has read a response."""
+        """Handle a response that a link has read."""
         self._outstanding.complete(response)
 
     def refuse(self, call_id: int, error: RpcError) -> None:
-        """A link cannot send this request."""
+        """Fail the ask of a request that a link cannot send."""
         self._outstanding.fail(call_id, error)
 
     def link_lost(self, link: "TcpLink", reason: str, cause: BaseException | None) -> None:
-        """A link has ended; the next call makes a new one."""
+        """Handle the end of a link; the next call creates a new one."""
         if self._links.get(link.authority) is link:
             del self._links[link.authority]
         self._outstanding.fail_route(link, reason, cause)
@@ -195,7 +199,7 @@ class TcpRpcService(RpcService):
         on_open: Callable[[RpcConnection], None],
         on_frame: Callable[[RpcConnection, bytes], None],
     ) -> RpcConnection:
-        """The protocol object of one connection."""
+        """Return the protocol object of one connection."""
         return RpcConnection(
             Authentication(
                 role,
@@ -226,7 +230,7 @@ class TcpRpcService(RpcService):
             link.connection_lost(connection, reason, error)
 
     async def stop(self) -> None:
-        """Terminate all endpoints, send what is still buffered, close every connection and the port."""
+        """Terminate all endpoints, send buffered data, close every connection and the port."""
         await super().stop()
         closing = [connection for connection in self._open if not connection.closed.done()]
         if closing:
@@ -248,7 +252,7 @@ class TcpRpcService(RpcService):
 
 
 class TcpLink:
-    """The way to one other process: requests wait here while the connection is being opened."""
+    """Link to one other process; requests wait in it while the connection is being opened."""
 
     def __init__(self, service: TcpRpcService, authority: str) -> None:
         self._service = service
@@ -263,7 +267,7 @@ class TcpLink:
         self._service.spawn(self._open(), f"dial {self.authority}")
 
     def send(self, request: codec.Request, frame: bytes) -> None:
-        """Send a request now or when the connection is open."""
+        """Send a request, at once or when the connection is open."""
         connection = self.connection
         if connection is None:
             self._waiting.append((request, frame))
@@ -276,24 +280,24 @@ class TcpLink:
             connection.send(frame)
 
     def close(self) -> None:
-        """The service stops."""
+        """Close the link, as the service stops."""
         if self.connection is not None:
             self.connection.close()
         self._lose("the RpcService here is stopped", None)
 
     def frame_arrived(self, connection: RpcConnection, frame: bytes) -> None:
-        """A response of the peer."""
+        """Handle a response of the peer."""
         try:
             response = codec.decode_response(frame)
         except DECODE_ERRORS as error:
-            connection.fail(RpcError(f"{self.authority} sent what is no response: {error}"))
+            connection.fail(RpcError(f"{self.authority} sent an invalid response: {error}"))
         else:
             self._service.response_arrived(response)
 
     def connection_lost(
         self, connection: RpcConnection, reason: str, error: BaseException | None
     ) -> None:
-        """Some connection of the service has ended."""
+        """Handle the end of a connection of the service."""
         if connection is self.connection:
             self._lose(reason, error)
 
@@ -322,7 +326,9 @@ class TcpLink:
         self._is_lost = True
         tells = [request for request, _ in self._waiting if not request.call_id]
         if tells:
-            _LOG.warning("%d tells to %s are lost: %s", len(tells), self.authority, reason)
+            _LOG.warning(
+                "%d calls without a reply to %s were lost: %s", len(tells), self.authority, reason
+            )
         self._waiting.clear()
         self._service.link_lost(self, reason, cause)
 
@@ -332,7 +338,7 @@ class TcpLink:
         if request.call_id:
             self._service.refuse(request.call_id, error)
         else:
-            _LOG.error("tell to %s is lost: %s", self.authority, error)
+            _LOG.error("a call without a reply to %s was lost: %s", self.authority, error)
 
 
 def _respond(connection: RpcConnection, _: codec.Response, frame: bytes) -> None:

@@ -20,7 +20,7 @@ _LOOKS_PER_LEASE: Final = 10
 
 
 class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
-    """One per service, which is started already."""
+    """RPC endpoint of a shuffle service that has been started; one per service."""
 
     def __init__(self, rpc_service: RpcService, service: ShuffleService) -> None:
         super().__init__(rpc_service, SHUFFLE_SERVICE_ENDPOINT)
@@ -29,7 +29,7 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
         self._leases: Final = JobLeases(self._lease_ms)
 
     async def on_start(self) -> None:
-        """Jobs of which something was found have a lease to come back."""
+        """Give each job with recovered results a lease, in which its JobManager may reconnect."""
         self._leases.heard(self._service.job_ids, self._now_ms())
         self._look()
 
@@ -70,7 +70,7 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
 
 
 class JobLeases:
-    """Leases of jobs: each expires `lease_ms` after its job was last heard of. Pure; times are ms of a monotonic clock.
+    """Leases of jobs: each expires `lease_ms` after its job's last message. Pure; times are ms of a monotonic clock.
 
     Source: Flink Remote Shuffle's heartbeat timeouts.
     """
@@ -81,7 +81,7 @@ class JobLeases:
 
     @property
     def job_ids(self) -> frozenset[JobId]:
-        """Jobs with a lease."""
+        """Return the jobs that have a lease."""
         return frozenset(self._heard_ms)
 
     def heard(self, job_ids: Iterable[JobId], now_ms: float) -> None:

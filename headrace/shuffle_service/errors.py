@@ -5,9 +5,9 @@ HostError
 
 NetworkError
 +- ShuffleServiceLostError       the service cannot be reached
-+- PushNotAdmittedError          it does not say whether a result may be pushed
-+- PushRefusedError              it does not take a result
-+- PushStalledError              it stores nothing of what it was sent
++- PushNotAdmittedError          it did not answer whether a result may be pushed
++- PushRefusedError              it refused a result
++- PushStalledError              it stored no data in time
 """
 
 from headrace.core.errors import ErrorDomain, HostError
@@ -15,7 +15,7 @@ from headrace.network.errors import NetworkError
 
 
 class DirectoryInUseError(HostError):
-    """Another shuffle service runs in the directory. `holder`: its process, empty where that is not known yet."""
+    """Another shuffle service runs in the directory. `holder`: its process, empty if it is not known yet."""
 
     def __init__(self, directory: str, holder: str) -> None:
         process = f", process {holder}" if holder else ""
@@ -28,7 +28,7 @@ class DirectoryInUseError(HostError):
 
 
 class ShuffleServiceLostError(NetworkError):
-    """The remote shuffle service cannot be reached: it has to come back, or its results must be produced again."""
+    """The remote shuffle service cannot be reached: it must be restarted, or its results must be produced again."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
@@ -42,27 +42,28 @@ class ShuffleServiceLostError(NetworkError):
 
 
 class PushNotAdmittedError(NetworkError):
-    """The remote shuffle service does not say whether a result may be pushed."""
+    """The remote shuffle service did not answer in time whether a result may be pushed."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, peer: str, timeout_s: float) -> None:
         super().__init__(
-            f"the shuffle service {peer} did not answer within {timeout_s:g} s whether a result may be pushed: it is "
-            "overloaded or hangs; see 'shuffle-service.admission-timeout'"
+            f"the shuffle service {peer} did not answer within {timeout_s:g} s whether a result may be pushed: the "
+            f"service is overloaded or hangs; see 'shuffle-service.admission-timeout'"
         )
         self.peer = peer
         self.timeout_s = timeout_s
 
 
 class PushStalledError(NetworkError):
-    """The remote shuffle service stores nothing of what it was sent."""
+    """The remote shuffle service did not store pushed data in time."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, peer: str, timeout_s: float, what: str) -> None:
         super().__init__(
-            f"the shuffle service {peer} did not {what} within {timeout_s:g} s: its disk is too slow or it hangs; see "
+            f"the shuffle service {peer} did not {what} within {timeout_s:g} s: the disk is too slow or the service "
+            f"hangs; see "
             "'shuffle-service.push-timeout'"
         )
         self.peer = peer
@@ -70,7 +71,7 @@ class PushStalledError(NetworkError):
 
 
 class PushRefusedError(NetworkError):
-    """The remote shuffle service does not take a result, or not all of it."""
+    """The remote shuffle service refused a result, or a part of it."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 

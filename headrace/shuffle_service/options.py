@@ -1,6 +1,6 @@
-"""Options of the remote shuffle service, of both its sides, and the host name under which clusters reach it.
+"""Options of the remote shuffle service, of both its sides, and the host name under which clusters reach the service.
 
-Source: Flink's `taskmanager.host` and `taskmanager.bind-host` for the latter.
+Source: Flink's `taskmanager.host` and `taskmanager.bind-host` for the host name.
 """
 
 import ipaddress
@@ -28,8 +28,8 @@ HEARTBEAT_TIMEOUT: Final = ConfigOption(
 )  # fmt: skip
 HOST: Final = ConfigOption(
     "shuffle-service.host", str, "",
-    "Name or address under which clusters reach a shuffle service. Unset: the address at which it listens, or the name "
-    "of its machine where it listens at all addresses.",
+    "Name or address under which clusters reach a shuffle service. Unset: the address at which the service listens, "
+    "or its machine's name if it listens at all addresses.",
 )  # fmt: skip
 RPC_PORT: Final = ConfigOption(
     "shuffle-service.rpc.port", str, "0",
@@ -37,7 +37,7 @@ RPC_PORT: Final = ConfigOption(
 )  # fmt: skip
 DIRECTORY: Final = ConfigOption(
     "shuffle-service.directory", str, "",
-    "Where a shuffle service keeps its results; a service that starts there again finds those that were committed.",
+    "Directory in which a shuffle service keeps results; a service that restarts there finds the committed ones.",
 )  # fmt: skip
 LEASE: Final = ConfigOption(
     "shuffle-service.lease", timedelta, timedelta(minutes=10),
@@ -55,8 +55,8 @@ WRITE_MEMORY: Final = ConfigOption(
 )  # fmt: skip
 PARTITION_WRITE_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.write-per-partition", SizeBytes, SizeBytes(8 << 20),
-    "The most memory in which a shuffle service collects one result before it is written, sorted by consumer. One "
-    "batch, and so one record, may have a quarter of it.",
+    "The most memory in which a shuffle service collects one result before it is written, sorted by consumer. A "
+    "batch, and so a record, may take a quarter of it.",
 )  # fmt: skip
 READ_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.read", SizeBytes, SizeBytes(256 << 20),
@@ -84,14 +84,14 @@ CONNECTIONS_MAX: Final = ConfigOption(
 
 
 def advertised_host(settings: Settings, bind_host: str) -> str:
-    """Return what was set, else `bind_host`, or where that is every address the machine's own name.
+    """Return the configured host, else `bind_host`; if that is every address, return the machine's own name.
 
-    Asks the resolver for that name. ConfigurationError where others could not get here by it.
+    Asks the resolver for that name. ConfigurationError if other hosts could not reach this one by the result.
     """
     given = settings.get_option(HOST)
     if given:
         if _is_every_address(given):
-            raise ConfigurationError(HOST.key, given, "nobody can reach this host by it")
+            raise ConfigurationError(HOST.key, given, "other hosts cannot connect to this address")
         return given
     if not _is_every_address(bind_host):
         return bind_host
@@ -100,8 +100,8 @@ def advertised_host(settings: Settings, bind_host: str) -> str:
         raise ConfigurationError(
             HOST.key,
             None,
-            f"it listens at {bind_host}, by which nobody can reach this host, and neither can they by its name "
-            f"'{name}': give the name or address under which its clusters know it",
+            f"other hosts cannot connect to {bind_host}, at which the service listens, and the name of this machine, "
+            f"'{name}', leads them to themselves: set the name or address by which clusters reach this host",
         )
     return name
 
@@ -114,7 +114,7 @@ def _is_every_address(host: str) -> bool:
 
 
 def _leads_here(name: str) -> bool:
-    """Return whether a name has an address, and not only ones that lead every host to itself."""
+    """Return whether a name has an address that is not a loopback address."""
     try:
         found = socket.getaddrinfo(name, None)
     except OSError:

@@ -1,10 +1,10 @@
-"""PartitionStore: the files of a shuffle service, from what is being pushed to what is found again after a restart.
+"""PartitionStore: the files of a shuffle service: results that are being pushed, and committed ones.
 
     <directory>/<job>/<data set>-<number>-<vertex>-<subtask>-<attempt>.data and .index
 
-The index gets its name last and at once (see network.stored): a result without one was never committed, and is deleted
-when the service starts. File names say whose results they are, so that nothing else must be kept. Files are sealed
-with the clusters' secret, for their names: what somebody else wrote, or moved, is no result. A DirectoryLock keeps
+The index gets its name last, atomically (see network.stored): a result without an index was never committed and is
+deleted when the service starts. File names identify the results, so that no other record is needed. Files are sealed
+with the clusters' secret and their names: a file that somebody else wrote, or moved, is rejected. A DirectoryLock keeps
 other services out of the directory.
 """
 
@@ -58,19 +58,19 @@ LOCK_FILE: Final = "lock"
 _HOLDER_BYTES_MAX: Final = 300
 _ROOT: Final = 0
 _NOBODY_KNOWN: Final = 65534
-"""Whom a container sees as the owner of folders outside of it."""
+"""User id that a container sees as the owner of folders outside of it."""
 
 
 @dataclass(frozen=True)
 class RecoveredFile:
-    """A committed result that was found."""
+    """A committed result found at the start of the service."""
 
     partition_id: ResultPartitionId
     file: PartitionedFile
 
 
 class PartitionStore:
-    """Any thread; what touches files may block."""
+    """The result files of a shuffle service. Any thread; methods that touch files may block."""
 
     def __init__(
         self,
@@ -95,18 +95,23 @@ class PartitionStore:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes in all files. A moment's reading."""
+        """Return the present number of bytes in all files."""
         return sum(tuple(self._sizes.values()))
 
     def create_writer(
         self, partition_id: ResultPartitionId, count: int, pages: int
     ) -> SortMergePartition:
-        """Begin a result: collected in so much memory, written sorted by consumer. NetworkError."""
+        """Create the writer of a result: it collects rows in `pages` of memory and writes them sorted by consumer.
+
+        NetworkError if its files cannot be created.
+        """
         folder = self._directory / str(partition_id.producer.job_id)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(str(folder), f"it cannot be made: {describe(error)}") from error
+            raise StorageError(
+                str(folder), f"its files cannot be created: {describe(error)}"
+            ) from error
         # Its own, as it was given what it has once and for all.
         memory = NetworkBufferPool(pages * PAGE_BYTES, PAGE_BYTES)
         pool = memory.create_local_pool(
@@ -138,22 +143,22 @@ class PartitionStore:
             raise
 
     def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
-        """Note how large the files of a result are now; False where the disk's share is used up."""
+        """Note the present size of a result's files; return False if the disk quota is used up."""
         with self._lock:
             self._sizes[partition_id] = size_bytes
         return self.stored_bytes <= self._disk_bytes_max
 
     def forgotten(self, partition_id: ResultPartitionId) -> None:
-        """The files of a result go. Idempotent."""
+        """Subtract the deleted files of a result from the used space. Idempotent."""
         with self._lock:
             self._sizes.pop(partition_id, None)
 
     def forget_job(self, job_id: JobId) -> None:
-        """Remove the job's folder with whatever is left in it."""
+        """Delete the job's folder with all remaining files."""
         shutil.rmtree(self._directory / str(job_id), ignore_errors=True)
 
     def recover(self) -> list[RecoveredFile]:
-        """Find what was committed; delete everything else. Only for who holds the directory, see DirectoryLock."""
+        """Return the committed results and delete everything else. Only for the holder of the DirectoryLock."""
         found = [each for folder in self._job_folders() for each in self._recover_job(folder)]
         for each in found:
             self.grown(each.partition_id, each.file.data.size)
@@ -182,7 +187,7 @@ class PartitionStore:
                 seal = self._seal_of(partition_id)
                 file = PartitionedFile.open(data, index, self._layer, self._io.submit, seal)
             except (ValueError, NetworkError) as error:
-                _LOG.warning("%s is not a result and is deleted: %s", index, error)
+                _LOG.warning("%s is not a valid result and is deleted: %s", index, error)
                 continue
             committed |= {index, data}
             yield RecoveredFile(partition_id, file)
@@ -205,7 +210,7 @@ def file_stem(partition_id: ResultPartitionId) -> str:
 
 
 def parse_stem(job_id: JobId, stem: str) -> ResultPartitionId:
-    """Inverse of `file_stem`. ValueError."""
+    """Return the partition id of a file stem: the inverse of `file_stem`. ValueError if the stem is not valid."""
     data_set, number, vertex, subtask, attempt = stem.split("-")
     vertex_id = ExecutionVertexId(JobVertexId.from_hex(vertex), int(subtask))
     producer = ExecutionAttemptId(job_id, vertex_id, int(attempt))
@@ -213,7 +218,7 @@ def parse_stem(job_id: JobId, stem: str) -> ResultPartitionId:
 
 
 class _NamedFiles(SpillDirectories):
-    """Gives the files of one result the names that say whose they are."""
+    """Gives the files of one result the names that identify it."""
 
     def __init__(
         self,
@@ -236,10 +241,9 @@ class _NamedFiles(SpillDirectories):
 
 
 class DirectoryLock:
-    """Lock on a directory for one shuffle service, so that none deletes what another one is writing.
+    """Lock on a directory for one shuffle service, so that no other service deletes the files that it writes.
 
-    Held from `take` until `release`. The system releases it when the process ends, however it ends: nothing is left to
-    tidy up after a kill -9.
+    Held from `take` until `release`. The operating system releases it when the process ends, also after kill -9.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -247,9 +251,10 @@ class DirectoryLock:
 
     @classmethod
     def take(cls, directory: Path) -> "DirectoryLock":
-        """Make the directory where there is none, and hold it.
+        """Create the directory if it is missing, and lock it.
 
-        DirectoryInUseError; ConfigurationError, also where others could put files there, or exchange the directory.
+        DirectoryInUseError if another service holds it; ConfigurationError if it cannot be written, or if other users
+        could put files there or exchange the directory.
         """
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -258,7 +263,7 @@ class DirectoryLock:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(path, flags, 0o600)
         except OSError as error:
-            reason = f"a shuffle service cannot write there: {describe(error)}"
+            reason = f"the shuffle service cannot write to this directory: {describe(error)}"
             raise ConfigurationError(DIRECTORY.key, str(directory), reason) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -268,7 +273,7 @@ class DirectoryLock:
             raise DirectoryInUseError(str(directory), holder) from error
         except OSError as error:
             os.close(descriptor)
-            reason = f"it cannot be locked: {describe(error)}"
+            reason = f"the directory cannot be locked: {describe(error)}"
             raise ConfigurationError(DIRECTORY.key, str(directory), reason) from error
         # Where the disk is full nobody learns who holds it; held it is all the same.
         with contextlib.suppress(OSError):
@@ -277,26 +282,26 @@ class DirectoryLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Let the next one in. Idempotent. The file stays: another service may be waiting at its door already."""
+        """Release the lock. Idempotent. The file stays, as another service may be waiting for it already."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
 def _refuse_open(directory: Path) -> None:
-    """Raise ConfigurationError where somebody else may write: what lies there is read, and sent to clusters."""
+    """Raise ConfigurationError if other users may write there: the files are read and sent to clusters."""
     place = directory.resolve()
     for folder in (place, *place.parents):
         found = folder.stat()
         reason = ""
         if folder == place and found.st_uid != os.geteuid():
-            reason = f"it belongs to another user ({found.st_uid}): name one of your own"
+            reason = f"the directory belongs to another user ({found.st_uid}): use one of your own"
         elif folder == place and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            reason = "others than its owner may write there: chmod 700"
+            reason = "users other than the owner may write there: chmod 700"
         elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-            reason = "everybody may rename what lies there: chmod o-w, or name another directory"
+            reason = "everybody may rename its files: chmod o-w, or use another directory"
         elif found.st_uid not in (os.geteuid(), _ROOT, _NOBODY_KNOWN):
-            reason = f"another user ({found.st_uid}) may rename what lies there: name a directory below your own"
+            reason = f"another user ({found.st_uid}) may rename its files: use a directory below your own"
         if reason:
-            where = "" if folder == place else f"of {folder} above it, "
+            where = "" if folder == place else f"in the parent folder {folder}: "
             raise ConfigurationError(DIRECTORY.key, str(directory), f"{where}{reason}")

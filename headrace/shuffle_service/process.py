@@ -1,4 +1,4 @@
-"""ShuffleServiceProcess: a shuffle service in this process: its thread for calls, its data plane, and their end."""
+"""ShuffleServiceProcess: runs a shuffle service in this process, with the thread for calls and the data plane."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +20,9 @@ _CLOSE_TIMEOUT_S: Final = 10.0
 
 
 class ShuffleServiceProcess:
-    """A context manager: entering finds what was committed and listens, leaving closes; files stay.
+    """Context manager that recovers committed results and listens on entry, and closes on exit; files stay.
 
-    `on_fatal_error`: called on any thread with an error after which the service is not what it was: end the process.
+    `on_fatal_error`: called on any thread with an error from which the service cannot recover; it must end the process.
     """
 
     def __init__(
@@ -38,7 +38,9 @@ class ShuffleServiceProcess:
     ) -> None:
         directory = settings.get_option(DIRECTORY)
         if not directory:
-            raise ConfigurationError(DIRECTORY.key, directory, "a shuffle service needs one")
+            raise ConfigurationError(
+                DIRECTORY.key, directory, "a shuffle service needs a directory"
+            )
         self._settings: Final = settings
         self._secret: Final = secret
         self._bind_host: Final = bind_host
@@ -69,7 +71,7 @@ class ShuffleServiceProcess:
 
     @property
     def location(self) -> TaskManagerLocation:
-        """Return the data plane's location, to which results are pushed and from which they are read."""
+        """Return the location of the data plane, to which producers push and from which consumers read."""
         return self.service.location
 
     def __enter__(self) -> Self:

@@ -1,9 +1,9 @@
-"""PushSession: one producer's connection to a shuffle service: one result, from its first batch to its commit.
+"""PushSession: the connection of a producer that pushes one result to a shuffle service, up to its commit.
 
     PushOpen ► PushAccept ► PushData, PushEvent … ► PushCommit ► stored, PushCommit repeated
 
 A push that ends before the commit leaves no files. Frames are received on the transport's thread; files are written on
-the I/O pool, one job of a session at a time and in order. Credit is returned when a batch was stored, so that a service
+the I/O pool, one job of a session at a time and in order. Credit is returned when a batch is stored, so that a service
 with a slow disk slows its producers down. Source: Flink Remote Shuffle's write side; Celeborn PushData.
 """
 
@@ -59,19 +59,19 @@ SUBPARTITION_COUNT_MAX: Final = 1 << 16
 
 
 class PushNotAllowedError(Exception):
-    """A producer may not push its result; the text says why. Answered by its session and goes no further."""
+    """A producer may not push its result; the text gives the reason, which its session sends to the producer."""
 
 
 @dataclass(frozen=True)
 class WriteGrant:
-    """Grant to one producer: pages of memory in which its result is collected, and credit for batches in flight."""
+    """Resources granted to one producer: memory pages that collect its result, and credit for batches in flight."""
 
     pages: int
     credit_count: int
 
 
 class PushSession:
-    """Session of one producer that pushes its result. On the transport's thread, except where noted."""
+    """Session of one producer that pushes its result. Transport thread only, unless noted."""
 
     # A producer is one blocking thread: while its task computes it can say nothing.
     is_kept_alive = False
@@ -113,13 +113,15 @@ class PushSession:
         return None if self._request is None else self._request.partition_id
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
-        """Refuse large bodies for which no credit was granted."""
+        """Refuse large frame bodies for which no credit was granted."""
         is_data = isinstance(frame, PushData)
         if is_data and self._credit < 1:
-            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+            raise ProtocolError(self._link.peer, "a batch was pushed without credit")
         most = self._service.batch_bytes_max if is_data else TEXT_BYTES_MAX
         if body_length > most:
-            what = f"a {cls.__name__} frame with a body of {body_length} bytes, at most {most}"
+            what = (
+                f"a {cls.__name__} frame has a body of {body_length} bytes, the maximum is {most}"
+            )
             raise ProtocolError(self._link.peer, what)
 
     def frame_received(self, frame: Frame) -> None:
@@ -141,11 +143,11 @@ class PushSession:
             case Close():
                 raise ConnectionLostError(self._link.peer, "the producer left")
             case _:
-                what = f"a {type(frame).__name__} frame where none may come from a producer"
+                what = f"a producer may not send a {type(frame).__name__} frame"
                 raise ProtocolError(self._link.peer, what)
 
     def refuse(self, reason: str) -> None:
-        """Tell the producer to stop, and forget what it pushed."""
+        """Tell the producer to stop, and delete the data that it pushed."""
         if not self._is_over:
             text = reason.encode()[:TEXT_BYTES_MAX]
             self._send(Error(0, ErrorCode.PUSH_REFUSED, text))
@@ -165,7 +167,7 @@ class PushSession:
 
     def _open(self, frame: PushOpen) -> None:
         if not 0 < frame.subpartition_count <= SUBPARTITION_COUNT_MAX:
-            raise ProtocolError(self._link.peer, f"an impossible request: {frame}")
+            raise ProtocolError(self._link.peer, f"the request is invalid: {frame}")
         self._request = frame
         try:
             grant = self._service.open_push(self, frame.partition_id)
@@ -185,9 +187,11 @@ class PushSession:
         assert self._request is not None
         count, index = self._request.subpartition_count, frame.subpartition_index
         if index >= count and index != ALL_SUBPARTITIONS:
-            raise ProtocolError(self._link.peer, f"a batch for subpartition {index} of {count}")
+            raise ProtocolError(
+                self._link.peer, f"a batch for subpartition {index}, but there are only {count}"
+            )
         if self._credit < 1:
-            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+            raise ProtocolError(self._link.peer, "a batch was pushed without credit")
         self._credit -= 1
         arrow = None
         if frame.row_count:
@@ -204,14 +208,14 @@ class PushSession:
 
     def _take_commit(self, frame: PushCommit) -> None:
         if frame.element_count != self._next_sequence:
-            what = f"the end after {frame.element_count} elements, {self._next_sequence} had come"
+            what = f"the result ends after {frame.element_count} elements, but {self._next_sequence} were received"
             raise ProtocolError(self._link.peer, what)
         self._is_committing = True
         self._jobs.submit(self._commit)
 
     def _check_sequence(self, sequence: int) -> None:
         if sequence != self._next_sequence:
-            what = f"element {sequence} where {self._next_sequence} was expected"
+            what = f"element {sequence} was received, but {self._next_sequence} was expected"
             raise ProtocolError(self._link.peer, what)
         self._next_sequence += 1
 
@@ -240,7 +244,7 @@ class PushSession:
         assert request is not None
         if self._is_over:
             return
-        with self._failing("its writer cannot be made"):
+        with self._failing("its writer cannot be created"):
             count = request.subpartition_count
             self._writer = self._store.create_writer(request.partition_id, count, grant.pages)
             self._service.post(lambda: self._accept(grant))
@@ -250,10 +254,10 @@ class PushSession:
         if writer is None or self._is_failed or self._is_over:
             return
         assert self._request is not None
-        with self._failing("it cannot be stored"):
+        with self._failing("the result cannot be stored"):
             write(writer)
             if not self._store.grown(self._request.partition_id, writer.written_bytes):
-                self._fail("its disk has no room left: shuffle-service.disk.max")
+                self._fail("the service's disk quota is used up: raise shuffle-service.disk.max")
             elif costs_credit:
                 self._service.post(self._granted)
 
@@ -263,7 +267,7 @@ class PushSession:
             return
         assert self._request is not None
         partition_id = self._request.partition_id
-        with self._failing("it cannot be completed"):
+        with self._failing("the result cannot be completed"):
             writer.finish()
             file = writer.file
             if file is None:
@@ -278,7 +282,7 @@ class PushSession:
             self._service.post(self._committed)
 
     def _discard(self) -> None:
-        """Give memory back, and delete what was not committed."""
+        """Return the memory, and delete data that was not committed."""
         writer, self._writer = self._writer, None
         try:
             if writer is not None and self._is_committed:
@@ -294,7 +298,7 @@ class PushSession:
 
     @contextmanager
     def _failing(self, what: str) -> Generator[None]:
-        """Around each step on the I/O pool: any exception fails the push, as a row may be missing, and is answered."""
+        """Context for steps on the I/O pool: any exception fails the push and is answered, as a row may be missing."""
         try:
             yield
         except StorageError as error:
@@ -308,7 +312,7 @@ class PushSession:
             self._fail(f"{what}: {type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
-        """Fail the push: nothing that follows is stored. On the I/O pool: the refusal comes too late for that."""
+        """Fail the push: no later data is stored. On the I/O pool, as a refusal there would come too late."""
         self._is_failed = True
         self._service.post(lambda: self.refuse(reason))
 
@@ -322,7 +326,7 @@ def _store(writer: SortMergePartition, index: int, sealed: SealedBatch) -> None:
         # Nobody else has of this memory: after this all of it is free.
         writer.make_room()
         lease = writer.pool.try_lease(size_bytes, references)
-        assert lease is not None, "one batch always fits what a result is given"
+        assert lease is not None, "one batch always fits the memory granted to a result"
     if index == ALL_SUBPARTITIONS:
         writer.broadcast(sealed, lease)
     else:

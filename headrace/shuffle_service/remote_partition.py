@@ -1,8 +1,8 @@
 """RemoteResultPartition: a result that is pushed to a shuffle service while its task produces it.
 
-Nothing of it stays on the TaskManager: memory holds a batch until it was sent. The connection, a PushSender, is opened
-by the task's thread with the first batch, since deploying a task must not wait for a network. It blocks: without credit
-the task waits, as it waits for a slow disk. Source: Flink Remote Shuffle's RemoteShuffleResultPartition.
+The TaskManager stores nothing: memory holds a batch until it is sent. The connection, a PushSender, is opened
+by the task's thread with the first batch, since deploying a task must not wait for the network. Sending blocks: without
+credit the task waits, as it waits for a slow disk. Source: Flink Remote Shuffle's RemoteShuffleResultPartition.
 """
 
 import threading
@@ -54,9 +54,10 @@ _CHANNEL: Final = 0
 class PushSender:
     """Pushes one result, on the thread of its task. Blocking.
 
-    Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError.
+    Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError or HandshakeError if the
+    connection fails.
 
-    Waiting has an end: `admission_timeout_s` for the first answer, `push_timeout_s` for each sign of progress.
+    `admission_timeout_s` limits the wait for the first answer, `push_timeout_s` the wait for each sign of progress.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class PushSender:
             raise
 
     def send(self, index: int, sealed: SealedBatch) -> None:
-        """Push a batch to one subpartition, or all of them; waits for credit. NetworkError."""
+        """Push a batch to one subpartition, or to all of them; waits for credit. NetworkError if the push fails."""
         self._await_admission()
         for piece in sealed.cut(self._batch_bytes_max):
             if piece.size_bytes > self._batch_bytes_max:
@@ -117,26 +118,26 @@ class PushSender:
             self._sequence += 1
 
     def send_event(self, event: StreamEvent) -> None:
-        """Push an event to all subpartitions. NetworkError."""
+        """Push an event to all subpartitions. NetworkError if the push fails."""
         self._await_admission()
         kind, value, body = encode_event(event)
-        assert not body, f"{event} in a stored result"
+        assert not body, f"a stored result cannot contain {event}"
         self._write(PushEvent(_CHANNEL, self._sequence, kind, value))
         self._sequence += 1
 
     def commit(self) -> None:
-        """Wait until all of it is stored and may be read. NetworkError."""
+        """Wait until the service has stored the whole result, and consumers may read it. NetworkError if that fails."""
         self._await_admission()
         self._write(PushCommit(_CHANNEL, self._sequence))
         while self._committed_count is None:
             self._await_progress("complete a result")
 
     def close(self) -> None:
-        """Leave; what was not committed is forgotten there. Idempotent."""
+        """Disconnect; the service deletes data that was not committed. Idempotent."""
         self._connection.close()
 
     def abort(self) -> None:
-        """End it under the thread that waits in it. Any thread."""
+        """End the connection while the task's thread may be waiting for it. Any thread."""
         self._connection.abort()
 
     def _await_admission(self) -> None:
@@ -168,7 +169,7 @@ class PushSender:
             raise ShuffleServiceLostError(self._peer, error.reason) from error
 
     def _raise_what_was_said(self) -> None:
-        """The connection is gone: raise the reason if the service gave one before."""
+        """Raise the reason for the lost connection if the service gave one before."""
         try:
             while True:
                 self._take(self._connection.receive())
@@ -192,9 +193,12 @@ class PushSender:
             case KeepAlive():
                 pass
             case Close():
-                raise ShuffleServiceLostError(self._peer, "it was shut down")
+                raise ShuffleServiceLostError(self._peer, "the connection was shut down")
             case _:
-                raise ProtocolError(self._peer, f"a {type(frame).__name__} frame to a producer")
+                raise ProtocolError(
+                    self._peer,
+                    f"the service may not send a {type(frame).__name__} frame to a producer",
+                )
 
 
 class RemoteResultPartition(ResultPartition):
@@ -218,14 +222,14 @@ class RemoteResultPartition(ResultPartition):
         self._is_over = False
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Push a batch for one subpartition. NetworkError."""
+        """Push a batch for one subpartition. NetworkError if the push fails."""
         try:
             self._push().send(index, sealed)
         finally:
             lease.release()
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Push a batch for all subpartitions; it is sent and stored once. NetworkError."""
+        """Push a batch for all subpartitions; it is sent and stored once. NetworkError if the push fails."""
         try:
             self._push().send(ALL_SUBPARTITIONS, sealed)
         finally:
@@ -236,13 +240,13 @@ class RemoteResultPartition(ResultPartition):
         self._push().send_event(event)
 
     def finish(self) -> None:
-        """Commit the result; return when the service has stored all of it. NetworkError."""
+        """Commit the result; return when the service has stored all of it. NetworkError if that fails."""
         if not self.is_finished:
             self._push().commit()
             self.is_finished = True
 
     def fail(self, cause: BaseException | None) -> None:
-        """End the push: the service drops the pushed data, and tells consumers."""
+        """End the push: the service drops the pushed data, and tells the consumers."""
         self._end()
 
     def close(self) -> None:
@@ -250,17 +254,17 @@ class RemoteResultPartition(ResultPartition):
         self._end()
 
     def release(self) -> None:
-        """End the push; the master has the service delete the stored data."""
+        """End the push; the shuffle master tells the service to delete the stored data."""
         self._end()
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> ResultSubpartitionView:
-        """Not supported: consumers read from the service. PartitionNotFoundError."""
+        """Raise PartitionNotFoundError: consumers read from the service."""
         raise PartitionNotFoundError(str(self.partition_id), "the producer's")
 
     def _push(self) -> PushSender:
-        """The connection; CancelTaskException once the partition is over."""
+        """Return the connection; CancelTaskException if the partition is closed."""
         if self._sender is None and not self._is_over:
             sender = self._connect()
             with self._lock:

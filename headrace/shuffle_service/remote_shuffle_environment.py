@@ -1,7 +1,7 @@
-"""RemoteShuffleEnvironment: pushes a TaskManager's blocking results to a shuffle service; all else is built in.
+"""RemoteShuffleEnvironment: pushes a TaskManager's blocking results to a shuffle service.
 
-The master decides for each edge: a result whose descriptor is external is pushed. Reading needs nothing new: to a gate
-the service is one more process with a data plane.
+The shuffle master decides for each edge: a result whose descriptor is external is pushed. Everything else, such as
+reading, is as in the built-in shuffle: to a gate, the service is one more process with a data plane.
 Source: Flink Remote Shuffle's RemoteShuffleEnvironment.
 """
 
@@ -41,7 +41,7 @@ _SEGMENTS_MIN: Final = 2
 
 
 class _ReadingEnvironment(CreditBasedShuffleEnvironment):
-    """The built-in environment, which calls the end of a connection with a shuffle service by its name."""
+    """The built-in environment, with sessions that raise ShuffleServiceLostError if a shuffle service disconnects."""
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
         session = super().open_session(link, peer_name, features)
@@ -51,7 +51,7 @@ class _ReadingEnvironment(CreditBasedShuffleEnvironment):
 
 
 class _ServiceSession(PeerSession):
-    """A connection to a shuffle service; its loss is not blamed on a task."""
+    """A connection to a shuffle service; its loss is not attributed to a task."""
 
     def lost(self, error: NetworkError) -> None:
         if isinstance(error, ConnectionLostError):
@@ -79,7 +79,7 @@ class RemoteShuffleEnvironment:
 
     @property
     def pushing_count(self) -> int:
-        """Results that are being pushed."""
+        """Return the number of results that are being pushed."""
         return len(self._pushing)
 
     def start(self) -> TaskManagerLocation:

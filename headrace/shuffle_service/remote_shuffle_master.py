@@ -1,7 +1,7 @@
 """RemoteShuffleMaster: registers blocking results at the shuffle service, and monitors the service.
 
-Pipelined results stay with the built-in shuffle: their consumers run while they are produced. When the service is
-lost, every job with results there is told at once, not consumer by consumer.
+Pipelined results stay with the built-in shuffle, as their consumers run while they are produced. When the service is
+lost, every job with results there is notified at once, before each consumer would notice.
 Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
 """
 
@@ -46,7 +46,7 @@ _FAREWELL_S: Final = 2.0
 
 
 class RemoteShuffleMaster:
-    """Registers blocking results at a shuffle service, and tells their jobs when it is lost."""
+    """Registers blocking results at a shuffle service, and notifies their jobs when the service is lost."""
 
     def __init__(self, context: ShuffleMasterContext) -> None:
         address = context.settings.get_option(ADDRESS)
@@ -54,7 +54,9 @@ class RemoteShuffleMaster:
             split_host_port(address)
         except OSError as error:
             raise ConfigurationError(
-                ADDRESS.key, address, "a remote shuffle service is reached at host:port"
+                ADDRESS.key,
+                address,
+                "the address of a remote shuffle service has the form host:port",
             ) from error
         self._context: Final = context
         self._authority: Final = address
@@ -110,9 +112,10 @@ class RemoteShuffleMaster:
     async def register_partition_with_producer(
         self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
     ) -> ShuffleDescriptor:
-        """Register a blocking result at the service, any other with its producer.
+        """Register a blocking result at the service, and any other result with its producer.
 
-        A result that outlives its job stays with its producer too: the service deletes all results of an ended job.
+        A result that outlives its job is registered with its producer too, as the service deletes all results of an
+        ended job.
         """
         traits = partition.result_type.traits
         if not traits.is_blocking or traits.is_persistent:
@@ -147,7 +150,7 @@ class RemoteShuffleMaster:
             )
 
     async def _watch(self) -> None:
-        """Tell the service that the jobs live, and the jobs when the service does not."""
+        """Renew the leases of the jobs at the service; notify the jobs if the service is lost."""
         retry_ms = min(self._interval_ms, self._timeout_ms / _RETRIES_PER_TIMEOUT)
         while True:
             try:
@@ -175,7 +178,10 @@ class RemoteShuffleMaster:
                 context.partitions_lost(error)
 
     async def _call(self, call: Callable[[ShuffleServiceGateway], Awaitable[T]]) -> T:
-        """Call the service, connecting first where need be. RpcError, and what the service raises."""
+        """Call the service, connecting first if necessary.
+
+        RpcError if it cannot be reached; its own errors are passed on.
+        """
         assert self._rpc is not None, "start() comes first"
         timeout_ms = max(1.0, self._timeout_ms / 2)
         if self._gateway is None:
@@ -191,13 +197,16 @@ class RemoteShuffleMaster:
             raise
 
     async def _tell(self, call: Callable[[ShuffleServiceGateway], Awaitable[object]]) -> None:
-        """Call, a few times if need be; what is not heard goes with the lease of the job."""
+        """Call the service, with a few retries; if all fail, the job's lease at the service expires instead."""
         for _ in range(_RELEASE_TRIES):
             try:
                 await self._call(call)
                 return
             except HeadraceError as error:
-                _LOG.info("the shuffle service did not hear that something is over: %s", error)
+                _LOG.info(
+                    "the shuffle service could not be told to release results; their job's lease ends them: %s",
+                    error,
+                )
 
     def _spawn(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
         return spawn(coroutine, asyncio.get_running_loop(), name, self._tasks)

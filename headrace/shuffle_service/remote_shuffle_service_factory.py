@@ -1,6 +1,6 @@
-"""RemoteShuffleServiceFactory: `shuffle-service-factory.class: remote`.
+"""RemoteShuffleServiceFactory: the factory for `shuffle-service-factory.class: remote`.
 
-Each half is loaded when it is made: the JobManager needs nothing of the data plane.
+Each side is imported when it is created, as the JobManager does not need the data plane.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RemoteShuffleServiceFactory:
-    """Factory of the remote shuffle: a separate process stores blocking results, all else is built in."""
+    """Factory of the remote shuffle: a separate process stores blocking results; all else is built in."""
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
         from headrace.shuffle_service.remote_shuffle_master import RemoteShuffleMaster

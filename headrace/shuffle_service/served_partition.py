@@ -1,8 +1,8 @@
-"""ServedPartition: a result as consumers of a shuffle service see it: nothing at all until it was committed.
+"""ServedPartition: a result in a shuffle service that consumers can read once it is committed.
 
-It is there from its registration, so that consumers that come early wait; rows that are being pushed lie elsewhere
-until the commit hands the file over. Consumers that read when it is released go on; the files go with the last of them.
-Source: Flink Remote Shuffle's MapPartition.
+It exists from its registration, so that consumers that connect early wait. Rows that are being pushed lie elsewhere
+until the commit hands over the file. Consumers that are reading at the release continue; the files are deleted after
+the last of them. Source: Flink Remote Shuffle's MapPartition.
 """
 
 from headrace.core.elements import StreamEvent
@@ -19,7 +19,7 @@ from headrace.network.stored.stored_partition import (
 
 
 class ServedPartition(StoredPartition):
-    """Stored partition that is only read: its producer pushes it. `unwritten` is a pool that stays unused."""
+    """Stored partition that is only read, as its producer pushes it. `unwritten` is a pool that stays unused."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class ServedPartition(StoredPartition):
         return self._file
 
     def commit(self, file: PartitionedFile) -> bool:
-        """Let consumers read `file`, which belongs to this partition from now on; False where it was released."""
+        """Let consumers read `file`, which this partition owns from now on; return False if it was released before."""
         with self._lock:
             if self._is_released:
                 return False
-            assert self._file is None, f"{self.partition_id} is committed twice"
+            assert self._file is None, f"{self.partition_id} was committed before"
             for cursor in self._early:
                 cursor.keep(file)
             self._early.clear()
@@ -55,20 +55,20 @@ class ServedPartition(StoredPartition):
         return True
 
     def close(self) -> None:
-        """Close the partition without its pool, which is shared."""
+        """Close the partition, but not its pool, which is shared."""
         with self._lock:
             self._is_closed = True
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Not supported: results are pushed."""
+        """Raise AssertionError: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Not supported: results are pushed."""
+        """Raise AssertionError: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
-        """Not supported: results are pushed."""
+        """Raise AssertionError: results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
     def _complete(self) -> None:
@@ -83,7 +83,7 @@ class ServedPartition(StoredPartition):
         return cursor
 
     def forget_early(self, cursor: "_LateCursor") -> None:
-        """A cursor was closed."""
+        """Remove a closed cursor that was waiting for the file."""
         self._early.discard(cursor)
 
     def _discard(self) -> None:
@@ -92,7 +92,7 @@ class ServedPartition(StoredPartition):
 
 
 class _LateCursor(RegionCursor):
-    """A cursor that may be there before its file."""
+    """A cursor that may be created before its file exists."""
 
     def __init__(self, partition: ServedPartition, index: int) -> None:
         super().__init__(partition, index, self._let_go)
@@ -100,7 +100,10 @@ class _LateCursor(RegionCursor):
         self._kept: PartitionedFile | None = None
 
     def keep(self, file: PartitionedFile) -> None:
-        """Become a user of the file. The partition's lock is held, so that it is not released meanwhile."""
+        """Become a user of the file.
+
+        The caller holds the partition's lock, so that the file is not released meanwhile.
+        """
         if file.retain():
             self._kept = file
 

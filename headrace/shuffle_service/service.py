@@ -1,8 +1,8 @@
 """ShuffleService: the data plane of a shuffle service's process.
 
-Consumers read as they read from a TaskManager: the same connections, credits and views. Only the writing half is its
-own: producers push. What is registered, pushed and committed is known here by partition; a newer attempt at the same
-partition closes the door to the older ones. Source: Flink Remote Shuffle's ShuffleWorker.
+Consumers read as they read from a TaskManager, with the same connections, credits and views. Only writing
+differs, as producers push. The service records which partitions are registered, pushed and committed; a newer attempt
+at a partition excludes the older ones. Source: Flink Remote Shuffle's ShuffleWorker.
 """
 
 import logging
@@ -63,7 +63,7 @@ from headrace.shuffle_service.served_partition import ServedPartition
 _LOG = logging.getLogger(__name__)
 
 GRANT_SHARE: Final = 4
-"""A writer is given no more than this part of what is left, but the minimum: those to come shall have something too."""
+"""Divisor of the remaining memory: a new writer gets at most that part, so that later ones get some too."""
 SERVICE_NAME_PREFIX: Final = "shuffle-service-"
 _IDENTITY_FILE: Final = "identity"
 _IDENTITY_BYTES: Final = 16
@@ -72,11 +72,11 @@ _Place = tuple[JobId, IntermediateDataSetId, ExecutionVertexId]
 
 
 class WriteBudget:
-    """Shares the memory for results that are being pushed, in pages. Nobody waits for it. Pure.
+    """Shares the memory for results that are being pushed, in pages. Never blocks. Pure.
 
     A task pushes all its results at once: if one could hold memory while another waits for some, tasks would wait for
-    each other for ever. So whoever comes is given at least `minimum`, and up to `maximum` while `shared` lasts; it
-    keeps what it was given until it leaves. All together have at most `shared`, and `minimum` for each writer.
+    each other for ever. So each new writer gets at least `minimum`, and up to `maximum` while `shared` lasts; it
+    keeps its memory until it leaves. All together have at most `shared`, plus `minimum` for each writer.
     Source: Flink Remote Shuffle's write buffer pool.
     """
 
@@ -89,7 +89,7 @@ class WriteBudget:
         self.granted = 0
 
     def enter(self, writer: Hashable) -> int:
-        """Return how much a new writer may use."""
+        """Return the number of pages that a new writer may use."""
         assert writer not in self._grants
         left = self.shared - self.granted
         grant = min(self.maximum, max(self.minimum, left // GRANT_SHARE))
@@ -98,12 +98,12 @@ class WriteBudget:
         return grant
 
     def leave(self, writer: Hashable) -> None:
-        """A writer is done or has given up. Idempotent."""
+        """Take back the pages of a writer that has finished or failed. Idempotent."""
         self.granted -= self._grants.pop(writer, 0)
 
 
 class ShuffleService:
-    """Methods may be called by any thread, unless they say otherwise. Implements TransportHost."""
+    """The data plane of a shuffle service; implements TransportHost. Any thread, unless a method says otherwise."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class ShuffleService:
         self._directory_lock: DirectoryLock | None = None
         self.name: str = ""
         self._location: TaskManagerLocation | None = None
-        self.partitions: Final = ResultPartitionManager("of the shuffle service")
+        self.partitions: Final = ResultPartitionManager("the shuffle service")
         # Guards the fields below: calls, pushes and the I/O pool meet here.
         self._lock = threading.Lock()
         self._served: dict[ResultPartitionId, ServedPartition] = {}
@@ -158,9 +158,10 @@ class ShuffleService:
         self._connection_count = 0  # the transport's thread
 
     def start(self) -> TaskManagerLocation:
-        """Find what was committed before, then begin to accept.
+        """Recover the committed results, then begin to accept connections.
 
-        DirectoryInUseError, before anything is touched; ConfigurationError; PortInUseError.
+        DirectoryInUseError, before anything is touched, if another service uses the directory; ConfigurationError if
+        the directory cannot be used; PortInUseError.
         """
         self._directory_lock = DirectoryLock.take(self._directory)
         found = self._store.recover()
@@ -171,12 +172,12 @@ class ShuffleService:
             self._note_attempt(each.partition_id)
             self.partitions.register(served)
         if found:
-            _LOG.info("%d committed results were found in %s", len(found), self._directory)
+            _LOG.info("recovered %d committed results in %s", len(found), self._directory)
         self._location = self._transport.start(self)
         return self._location
 
     def close(self) -> None:
-        """End connections and threads; committed results stay where they are. Idempotent."""
+        """End connections and threads; committed results stay on disk. Idempotent."""
         with self._lock:
             if self._is_closed:
                 return
@@ -194,41 +195,41 @@ class ShuffleService:
 
     @property
     def location(self) -> TaskManagerLocation:
-        """The data plane's place, to which results are pushed and from which they are read; once started."""
+        """Return the data plane's location, to which producers push and from which consumers read; after `start`."""
         assert self._location is not None, "start() comes first"
         return self._location
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes in files."""
+        """Return the number of bytes in files."""
         return self._store.stored_bytes
 
     @property
     def partition_count(self) -> int:
-        """Results that are registered or were found."""
+        """Return the number of results that are registered or were recovered."""
         return len(self._served)
 
     @property
     def committed_count(self) -> int:
-        """Results that may be read."""
+        """Return the number of results that may be read."""
         with self._lock:
             return sum(served.is_finished for served in self._served.values())
 
     @property
     def connection_count(self) -> int:
-        """Connections that have proved themselves. A moment's reading."""
+        """Return the present number of authenticated connections."""
         return self._connection_count
 
     @property
     def job_ids(self) -> frozenset[JobId]:
-        """Jobs of which there is anything."""
+        """Return the jobs that have results here."""
         with self._lock:
             return frozenset(key.producer.job_id for key in self._served)
 
     # Registration and release
 
     def register_partition(self, partition_id: ResultPartitionId, count: int) -> None:
-        """Expect a result; consumers that come before its commit wait. Again means nothing."""
+        """Expect a result; consumers that connect before its commit wait. Idempotent."""
         with self._lock:
             if partition_id in self._served:
                 return
@@ -237,7 +238,7 @@ class ShuffleService:
         self.partitions.register(served)
 
     def release_partitions(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        """Delete results, pushed or being pushed; who reads goes on. Unknown ones are passed over."""
+        """Delete results, committed or being pushed; present readers finish. Unknown ids are ignored."""
         released = list(partition_ids)
         with self._lock:
             for partition_id in released:
@@ -248,7 +249,7 @@ class ShuffleService:
         self._transport.post(lambda: self._refuse_pushes(released))
 
     def release_job(self, job_id: JobId) -> None:
-        """Delete everything of a job. May block."""
+        """Delete all results of a job. May block."""
         with self._lock:
             released = [key for key in self._served if key.producer.job_id == job_id]
             self._latest_attempts = {
@@ -279,9 +280,11 @@ class ShuffleService:
     # Connections: the transport's thread
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
-        """Open the session of a new connection. ConnectionLostError where there are too many."""
+        """Open the session of a new connection. ConnectionLostError if there are too many connections."""
         if self._connection_count >= self._connections_max:
-            reason = f"it has {self._connections_max} connections: {CONNECTIONS_MAX.key}"
+            reason = (
+                f"it has {self._connections_max} connections already: raise {CONNECTIONS_MAX.key}"
+            )
             raise ConnectionLostError(peer_name, reason)
         self._connection_count += 1
         has_checksums = bool(features & Feature.CHECKSUM)
@@ -309,18 +312,21 @@ class ShuffleService:
         self._transport.post(callback)
 
     def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> WriteGrant:
-        """Admit a push of a registered partition, by its newest attempt, once. PushNotAllowedError."""
+        """Admit one push of a registered partition, by its newest attempt.
+
+        PushNotAllowedError if it may not be pushed.
+        """
         with self._lock:
             served = self._served.get(partition_id)
             latest = self._latest_attempts.get(_place_of(partition_id), 0)
         if served is None:
-            raise PushNotAllowedError("nobody has registered it, or it was released")
+            raise PushNotAllowedError("the result is not registered, or was released")
         if served.is_finished:
-            raise PushNotAllowedError("it is committed already")
+            raise PushNotAllowedError("the result is committed already")
         if partition_id.producer.attempt_number < latest:
-            raise PushNotAllowedError(f"attempt {latest} of its producer has taken over")
+            raise PushNotAllowedError(f"attempt {latest} of the producer has replaced this one")
         if partition_id in self._pushes:
-            raise PushNotAllowedError("it is being pushed on another connection")
+            raise PushNotAllowedError("the result is being pushed on another connection")
         self._pushes[partition_id] = session
         pages = self._budget.enter(session)
         # What is on its way takes no more memory than what is collected.
@@ -328,14 +334,14 @@ class ShuffleService:
         return WriteGrant(pages, max(1, credit))
 
     def end_push(self, session: PushSession) -> None:
-        """The session is over, whichever way. Idempotent."""
+        """Remove a session that has ended, for whatever reason. Idempotent."""
         partition_id = session.partition_id
         if partition_id is not None and self._pushes.get(partition_id) is session:
             del self._pushes[partition_id]
         self._budget.leave(session)
 
     def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
-        """Let consumers read the result; return the reason of a refusal, or None. On the I/O pool."""
+        """Let consumers read the result; return the reason for a refusal, or None. On the I/O pool."""
         with self._lock:
             served = self._served.get(partition_id)
         if served is None or not served.commit(file):
@@ -354,7 +360,7 @@ class ShuffleService:
             served.fail(None)
 
     def _identity(self) -> str:
-        """The name under which consumers know this directory's service, whenever it was started."""
+        """Return the name by which consumers recognise this directory's service after restarts."""
         path = self._directory / _IDENTITY_FILE
         partial = path.with_suffix(".partial")
         for each in (path, partial):
@@ -367,13 +373,16 @@ class ShuffleService:
             partial.replace(path)
         name = path.read_bytes()[: _IDENTITY_BYTES + 1].decode("ascii", "replace")
         if not _IDENTITY.fullmatch(name):
-            reason = f"its file '{_IDENTITY_FILE}' holds no name of a shuffle service: delete it to begin anew"
+            reason = (
+                f"its file '{_IDENTITY_FILE}' does not hold the name of a shuffle service: delete the file to get a "
+                f"new name"
+            )
             raise ConfigurationError(DIRECTORY.key, str(self._directory), reason)
         return name
 
 
 class _CountedSession(PeerSession):
-    """A consumer's connection, which counts."""
+    """A consumer's connection, which is counted."""
 
     def __init__(
         self,
@@ -391,9 +400,9 @@ class _CountedSession(PeerSession):
 
 
 def _pool_of_what_is_only_read() -> LocalBufferPool:
-    """Every partition has a pool; nobody takes of this one."""
+    """Return the empty pool of partitions that are only read."""
     return NetworkBufferPool(PAGE_BYTES, PAGE_BYTES).create_local_pool(
-        "results that are read",
+        "stored results",
         required=1,
         maximum=1,
         segment_size=PAGE_BYTES,
@@ -414,12 +423,12 @@ def _open_storage(
 
 
 def _write_budget(settings: Settings) -> WriteBudget:
-    """ConfigurationError where there is not even memory for one batch."""
+    """Return the budget for results that are being pushed. ConfigurationError if not even one batch fits."""
     pages = max(8, settings.get_option(PARTITION_WRITE_MEMORY) // PAGE_BYTES)
     minimum = pages // 4
     size_bytes = settings.get_option(WRITE_MEMORY)
     if size_bytes < minimum * PAGE_BYTES:
-        least = f"needed is a quarter of {PARTITION_WRITE_MEMORY.key} at least"
+        least = f"it must be at least a quarter of {PARTITION_WRITE_MEMORY.key}"
         raise ConfigurationError(WRITE_MEMORY.key, f"{size_bytes} bytes", least)
     return WriteBudget(size_bytes // PAGE_BYTES, minimum, pages)
 

@@ -1,6 +1,6 @@
 """Spark as the host: control plane on the driver, TaskExecutors in Spark's Python workers.
 
-Duty: start and stop what Headrace needs inside Spark, and bridge DataFrame and DataStream.
+Duty: start and stop the cluster's processes inside Spark, and connect DataFrame and DataStream.
 Rooms: `session` (the SparkSession and its JVM), `workers` (TaskManagers as Spark jobs), `dataframes`,
 `state_tables` (snapshots as tables).
 Neighbours: a host imports other edges and the cluster; nobody imports a host. The only folder that imports PySpark.

@@ -1,12 +1,12 @@
-"""Application: a program that is one with its cluster, and whose main runs again under each next leader.
+"""Application: a program with its own cluster, whose main is called again under each new leader.
 
     main begins ──► main ends: recorded ──► jobs end ──► results of jobs are deleted ──► the leadership is given back
-         │                                  (whoever leads next only does the rest)
-         └─ the driver dies, or does not lead any more ──► the next leader calls main again, in the same run
+         │                                  (a new leader only does the rest)
+         └─ the driver dies or loses the leadership ──► the next leader calls main again, in the same run
 
-Within a run the job of an execution has the same id under each leader: one that runs is found running, and one that has
-ended is not run again. Results of jobs are therefore kept until the run has ended.
-Source: Flink ApplicationDispatcherBootstrap, EmbeddedExecutor.
+Within a run the job of an execution has the same id under each leader: a running job is found running, and a job that
+has ended does not run again. Results of jobs are therefore kept until the run has ended. Source: Flink
+ApplicationDispatcherBootstrap, EmbeddedExecutor.
 """
 
 import logging
@@ -64,10 +64,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 EXIT_LEFT: Final = 75
-"""Exit code of a driver that is to be started again: its application has not ended. It is EX_TEMPFAIL of sysexits.h."""
+"""Exit code of a driver that must be started again, as its application has not ended: EX_TEMPFAIL of sysexits.h."""
 _LOOK_S: Final = 0.5
 _GRACE_S: Final = 30.0
-"""Time in which a main that is interrupted must return, before its process ends at once."""
+"""Time in which an interrupted main must return; after it the process ends at once."""
 _ASK_TIMEOUT_S: Final = 60.0
 _PASSING: Final = (
     CheckpointStorageError,
@@ -75,19 +75,19 @@ _PASSING: Final = (
     LeadershipLostError,
     NotLeadingError,
 )
-"""Errors of a submission that end with the leadership of this process, or when the storage is there again."""
+"""Errors of a submission that pass when this process loses the leadership, or when the storage is available again."""
 _STORAGE_FAILURES_MAX: Final = 20
 _OF_DATAFRAMES: Final = "dataframe-"
 _NO_JVM: Final = "the JVM of its Spark has ended"
 
 
 class DriverLeftError(HostError):
-    """This driver cannot go on with its application, which has not ended."""
+    """This driver cannot continue its application, which has not ended."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"{reason}; the application goes on under the next driver, whose main begins again: start this one "
-            "again where no standby waits"
+            f"{reason}; the application continues under the next driver, which calls main again: restart this driver "
+            f"if no standby is waiting"
         )
 
 
@@ -102,10 +102,10 @@ class UnrecoverableJobError(ProgramError):
 
 
 class Application:
-    """One driver of an application with high availability. Its main is called once `granted` has returned."""
+    """One driver of an application with high availability. Its main may be called once `granted` has returned."""
 
     def __init__(self, settings: Settings, on_standby: OnStandby) -> None:
-        """`on_standby` hears of the leader behind which this driver waits, until it leads."""
+        """Create the driver's part; `on_standby` is called with the present leader while this driver waits to lead."""
         self._keeps_results: Final = not settings.get_option(DELETE_ON_COMMIT)
         self._cluster: Final = settings.get_option(CLUSTER_ID)
         self._on_standby: Final = on_standby
@@ -116,21 +116,24 @@ class Application:
         self._results: dict[JobId, JobResult] = {}
         self._epoch = 0
         self._host: SparkHost | None = None
-        # Threads of a program may submit at once: no two jobs have one number.
+        # Threads of a program may submit concurrently: no two jobs may get the same number.
         self._lock: Final = threading.Lock()
         self._execution_count = 0
         self._is_main_over: Final = threading.Event()
         self.loss: BaseException | None = None
-        """The reason for which this driver leaves its application to the next one, or None."""
+        """The reason why this driver leaves its application to the next one, or None."""
 
     @property
     def run(self) -> ApplicationRun:
-        """The run that this driver is a part of. Its `end` is set where another driver had ended main before."""
-        assert self._run is not None, "it does not lead"
+        """Return the run that this driver takes part in.
+
+        Its `end` is set if an earlier driver has recorded the end of main.
+        """
+        assert self._run is not None, "this driver does not lead"
         return self._run
 
     def stands_by(self, leader: LeaderRecord | None) -> None:
-        """Hear of the leader; implements OnStandby. Any thread."""
+        """Report the present leader; implements OnStandby. Any thread."""
         if self._services is None:
             if leader is not None:
                 self._stood_by.add(leader.epoch)
@@ -141,9 +144,9 @@ class Application:
     def granted(
         self, services: HighAvailabilityServices, provide: Callable[[tuple[Path, ...]], None]
     ) -> None:
-        """Find what is to be done, before any job goes on. `provide` ships files to the workers that start then.
+        """Decide, before any job is recovered, whether main is called. `provide` ships files to later workers.
 
-        ConfigurationError where the storage holds jobs of others; CheckpointError.
+        ConfigurationError if the storage holds jobs of another application; CheckpointError if it cannot be read.
         """
         self._epoch = services.election.epoch
         store = services.application_store
@@ -175,29 +178,29 @@ class Application:
         }
         if run.end is not None:
             services.before_release = self._clean_up
-            _LOG.warning("main has ended before, with code %d", run.end.exit_code)
+            _LOG.warning("main ended under an earlier driver, with code %d", run.end.exit_code)
         elif goes_on:
             _LOG.warning("main is called again: run %d of the application goes on", run.number)
         self._services = services
 
     def main_begins(self, host: "SparkHost") -> None:
-        """Look after what main needs from now on, until it is over."""
+        """Start the watch that interrupts main if this driver cannot continue."""
         self._host = host
         start_thread("headrace-application", self._watch)
 
     def main_is_over(self) -> None:
-        """Look after nothing any more: main has returned, or was interrupted."""
+        """Stop the watch: main has returned or was interrupted."""
         self._is_main_over.set()
 
     def main_failed(self, error: BaseException) -> None:
-        """Hear what main has raised: that nobody led when it asked for something is no end of main."""
+        """Record an error that main raised; an error because nobody led is not an end of main."""
         if isinstance(error, NotLeadingError | LeadershipLostError):
-            self.loss = self.loss or DriverLeftError(f"main was told that {error}")
+            self.loss = self.loss or DriverLeftError(f"main failed with: {error}")
 
     def main_ended(self, exit_code: int) -> int:
         """Record the end of main, which ends the run and its jobs; return the exit code of this driver.
 
-        EXIT_LEFT where main ended because of its driver. In the main thread, before the cluster is closed.
+        EXIT_LEFT if main ended because of its driver. Main thread, before the cluster is closed.
         """
         self._is_main_over.set()
         services, host = self._services, self._host
@@ -215,7 +218,7 @@ class Application:
             end = services.application_store.end(self.run, ApplicationEnd(exit_code, self._epoch))
         except HeadraceError as error:
             self.loss = self.loss or error
-            _LOG.error("the end of main, with code %d, is not recorded: %s", exit_code, error)
+            _LOG.error("the end of main, with code %d, could not be recorded: %s", exit_code, error)
             return EXIT_LEFT
         services.before_release = self._clean_up
         dispatcher = host.handle.dispatcher
@@ -226,11 +229,16 @@ class Application:
                     _LOG.warning("job '%s' (%s) ends with the application", job.name, job.job_id)
             host.handle.call(dispatcher.shut_down_cluster(), _ASK_TIMEOUT_S)
         except (HeadraceError, TimeoutError) as error:
-            _LOG.warning("jobs of the application are left to its next run, to be ended: %s", error)
+            _LOG.warning(
+                "jobs of the application could not be ended; its next run ends them: %s", error
+            )
         return end.exit_code
 
     def submit(self, job_graph: JobGraph, host: "SparkHost", timeout_s: float) -> JobClient:
-        """Submit the next execution's job, or find it. UnrecoverableJobError."""
+        """Submit the job of the next execution, or find it running.
+
+        UnrecoverableJobError if no later leader could continue it.
+        """
         refuse_unrecoverable(job_graph)
         with self._lock:
             self._execution_count += 1
@@ -257,7 +265,7 @@ class Application:
         result = self._results.get(job_id)
         if result is not None:
             _LOG.warning(
-                "execution %d is job '%s' (%s), which is %s since an earlier driver of the application",
+                "execution %d is job '%s' (%s), which was %s under an earlier driver of the application",
                 number, result.name, job_id, result.status.name,
             )  # fmt: skip
             if result.name != job_graph.name:
@@ -276,7 +284,7 @@ class Application:
                 continue
             else:
                 _LOG.warning(
-                    "execution %d is job '%s' (%s), which goes on", number, plan.name, job_id
+                    "execution %d is job '%s' (%s), which continues", number, plan.name, job_id
                 )
                 if plan != JobPlan.of(job_graph):
                     _warn_of_other_program(number, job_id, "was submitted with another graph")
@@ -294,13 +302,13 @@ class Application:
                 return client
 
     def _wait_for_leadership(self) -> None:
-        """Wait a little for the next term of this process. DriverLeftError where it has none."""
+        """Wait a little for the next term of this process. DriverLeftError if there is none."""
         self._is_main_over.wait(_LOOK_S)
         if self.loss is not None:
             raise self.loss
 
     def _watch(self) -> None:
-        """End main when this driver cannot go on; on a thread of its own."""
+        """Interrupt main if this driver cannot continue; on a thread of its own."""
         assert self._host is not None, "main has begun"
         while not self._is_main_over.wait(_LOOK_S):
             problem = self.loss or self._problem(self._host)
@@ -308,17 +316,20 @@ class Application:
                 continue
             self._leave(problem)
             if not self._is_main_over.wait(_GRACE_S):
-                _LOG.critical("main did not return within %g s: the process ends now", _GRACE_S)
+                _LOG.critical(
+                    "main did not return within %g s of its interruption: the process ends now",
+                    _GRACE_S,
+                )
                 os._exit(EXIT_LEFT)
             return
 
     def _problem(self, host: "SparkHost") -> BaseException | None:
-        """Return what keeps this driver from going on, or None."""
+        """Return the reason why this driver cannot continue, or None."""
         services = self._services
         assert services is not None, "it has led"
         election = services.election
         if election.failure is not None:
-            return DriverLeftError(f"it cannot lead any more ({election.failure})")
+            return DriverLeftError(f"it can no longer lead ({election.failure})")
         # The next term of this process, which nobody else has led before, goes on where this one was.
         if election.epoch > self._epoch + 1:
             return DriverLeftError(later_text(election.epoch - 1))
@@ -336,12 +347,12 @@ class Application:
                 end_program(str(error))
 
     def _give_up(self, services: HighAvailabilityServices, graph: JobGraph) -> None:
-        """Have a job that nobody waits for deleted, with its checkpoints, by the Dispatcher that starts next."""
+        """Have the next Dispatcher delete a job that nobody waits for, with its checkpoints."""
         result = JobResult(graph.job_id, graph.name, JobStatus.CANCELED, 0, {})
         services.job_result_store.create_dirty(JobResultEntry(result), self._epoch)
 
     def _clean_up(self) -> None:
-        """Delete the results of jobs of a run that has ended. Nothing of the cluster is left in this process."""
+        """Delete the results of jobs of a run that has ended, after the cluster in this process is closed."""
         services = self._services
         assert services is not None, "it has led"
         try:
@@ -352,13 +363,17 @@ class Application:
                 if self.run.owns(one.graph.job_id)
             ]
             if left:
-                _LOG.warning("the next run ends what is left of jobs %s", ", ".join(left))
+                _LOG.warning(
+                    "the next run of the application ends and deletes jobs %s", ", ".join(left)
+                )
             self._discard_results(services)
         except HeadraceError as error:
-            _LOG.warning("results of jobs are left to the next run, to be deleted: %s", error)
+            _LOG.warning(
+                "results of jobs could not be deleted; the next run deletes them: %s", error
+            )
 
     def _discard_results(self, services: HighAvailabilityServices) -> None:
-        """Delete the results of this run's jobs, and of those of the run before, of which nothing else is left."""
+        """Delete the results of this run's jobs, and those left over from the run before."""
         runs = [run for run in (self._run_before, self._run) if run is not None]
         if self._keeps_results:
             return
@@ -370,13 +385,13 @@ class Application:
         return ConfigurationError(
             CLUSTER_ID.key,
             self._cluster,
-            f"its storage has job '{graph.name}' ({graph.job_id}), which is none of this application: a session and a "
-            "program, or two programs, cannot be one cluster; give this one another id",
+            f"its storage has job '{graph.name}' ({graph.job_id}), which does not belong to this application: a "
+            f"session and a program, or two programs, cannot share a cluster id; choose another id for this one",
         )
 
 
 def _stored_jobs(services: HighAvailabilityServices) -> list[StoredJobGraph]:
-    """Return the stored jobs that can be read; the Dispatcher that starts next ends the others."""
+    """Return the stored jobs that can be read; the next Dispatcher ends the others."""
     leadership = services.election.leadership
     assert leadership is not None, "it has led"
     found = services.job_graph_store.recover(leadership.epoch, leadership.confirm)
@@ -384,9 +399,9 @@ def _stored_jobs(services: HighAvailabilityServices) -> list[StoredJobGraph]:
 
 
 class CollectingDispatcher:
-    """A Dispatcher that answers for what a job collects within one term of this process.
+    """A Dispatcher that returns collected results only within one term of this process's leadership.
 
-    The JobMaster of the next term has nothing of what the one before had not given to main yet, and counts anew.
+    The JobMaster of a later term does not have results that an earlier one had not handed over yet, and counts anew.
     """
 
     def __init__(
@@ -399,13 +414,13 @@ class CollectingDispatcher:
     async def fetch_collected_results(
         self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Return them as a Dispatcher does. NotLeadingError where the answer may be of a later term."""
+        """Return collected results as a Dispatcher does. NotLeadingError if the answer may be from a later term."""
         found = await self._dispatcher.fetch_collected_results(
             job_id, operator_id, offset, max_piece_count
         )
-        # A later term has its number before it answers.
+        # A later term sets its number before its first answer.
         if self._election.epoch != self._epoch:
-            raise NotLeadingError("the leadership was lost in which main collects results")
+            raise NotLeadingError("the driver lost the leadership while main collected results")
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -413,7 +428,7 @@ class CollectingDispatcher:
 
 
 class _EndedJob:
-    """A Dispatcher that knows how one job has ended, however long ago."""
+    """A Dispatcher that returns the result of one job that has ended, however long ago."""
 
     def __init__(self, dispatcher: DispatcherGateway, result: JobResult) -> None:
         self._dispatcher: Final = dispatcher
@@ -433,20 +448,20 @@ class _EndedJob:
 
 
 def refuse_unrecoverable(job_graph: JobGraph) -> None:
-    """Raise UnrecoverableJobError for a job that the next leader could not go on with."""
+    """Raise UnrecoverableJobError for a job that the next leader could not continue."""
     if runs_in_batch(Settings(job_graph.settings)):
         raise UnrecoverableJobError(
             job_graph.name,
-            "BATCH mode has no checkpoints, and its stages are of the driver's own Spark; in STREAMING mode a bounded "
-            "job gives the same final results",
+            "BATCH mode has no checkpoints, and its stages run in the driver's own Spark; run it in STREAMING mode, "
+            "in which a bounded job gives the same final results",
         )
     operators = [each for vertex in job_graph.vertices for each in vertex.operators]
     for each in operators:
         if each.coordinator.startswith(_OF_DATAFRAMES):
             raise UnrecoverableJobError(
                 job_graph.name,
-                f"'{each.name}' is a DataFrame of the Spark of one driver, and is gone with it; write to files and "
-                "read those with a FileSource",
+                f"'{each.name}' is a DataFrame in the Spark application of one driver, and is lost with the driver; "
+                f"write it to files and read them with a FileSource",
             )
     if _collects(job_graph):
         producers = Counter(
@@ -457,9 +472,9 @@ def refuse_unrecoverable(job_graph: JobGraph) -> None:
             if not producers[each.operator_id] and each.coordinator != COLLECT_COORDINATOR:
                 raise UnrecoverableJobError(
                     job_graph.name,
-                    f"what it collects is for the main of one driver, so that it would begin again with the next one, "
-                    f"and '{each.name}' would write a second time; collect in a job of its own, which execute() of "
-                    "the sinks comes before",
+                    f"it collects results for the main of one driver and would start again with the next driver, so "
+                    f"that '{each.name}' would write a second time; collect in a separate job, after execute() of "
+                    f"the sinks",
                 )
 
 
@@ -473,8 +488,8 @@ def _collects(job_graph: JobGraph) -> bool:
 
 def _warn_of_other_program(number: int, job_id: JobId, difference: str) -> None:
     _LOG.warning(
-        "execution %d of this main differs from that of the main before: job %s %s; that job counts, not this one. A "
-        "main that is called again must do the same: end the application before its program is changed",
+        "execution %d of main differs from that of the earlier main: job %s %s; the earlier job is used. Main must "
+        "submit the same jobs each time it is called: end the application before you change its program",
         number,
         job_id,
         difference,

@@ -1,4 +1,4 @@
-"""SparkExecutor: runs jobs on a Headrace cluster inside the program's Spark application, started at the first job."""
+"""SparkExecutor: runs jobs on a Headrace cluster in the program's Spark application, from the first job on."""
 
 import logging
 import os
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _SUBMIT_TIMEOUT_S: Final = 60.0
 _SESSION_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
-"""Environment variables of a program for which somebody has started Spark."""
+"""Environment variables that are set if spark-submit or a similar launcher has started Spark for the program."""
 
 
 class ExternalResourcesError(HostError):
-    """The slots of a job take more of an external resource than all executors have together."""
+    """The slots of a job need more of an external resource than all executors have together."""
 
     def __init__(self, lacking: str, master: str) -> None:
         super().__init__(
-            f"{lacking} on {master}: lower the parallelism of the groups that ask for it, or give each executor more"
+            f"{lacking} on {master}: lower the parallelism of the groups that need it, or give each executor more"
         )
 
 
@@ -89,7 +89,7 @@ class SparkExecutor:
     name: Final = "spark"
 
     def __init__(self, settings: Settings, *, log_folder: Path | None = None) -> None:
-        """`log_folder` is a folder for the files of the cluster that its owner keeps."""
+        """Create an executor; `log_folder` is a folder for log files that the caller keeps."""
         self._settings = settings
         self._log_folder = log_folder
         # Two threads of a program may submit their first jobs at once: the second waits for the first one's host.
@@ -101,7 +101,7 @@ class SparkExecutor:
         self._warned_of: set[str] = set()
 
     def submit(self, job_graph: JobGraph) -> JobClient:
-        """Submit a job, starting Spark and the cluster if need be; returns once the Dispatcher has taken it."""
+        """Submit a job, starting Spark and the cluster if necessary; returns once the Dispatcher has accepted it."""
         # Then every option is declared, which it was not yet where the program set them; Spark takes long to start.
         _host_class()
         check_values(job_graph.settings)
@@ -134,7 +134,7 @@ class SparkExecutor:
     def start_application(self, name: str, on_standby: OnStandby) -> "Application":
         """Start the cluster of a program with high availability, before its main; wait until this driver leads.
 
-        `on_standby` hears of the leader meanwhile. Nothing is left where this fails.
+        `on_standby` is called with the present leader meanwhile. On failure everything is closed again.
         """
         # Imported late: programs without high availability need none of it.
         from headrace.spark.application import Application
@@ -157,9 +157,9 @@ class SparkExecutor:
         return application
 
     def batch_dataframe(self, job_graph: JobGraph) -> Any:
-        """Return what the one collect sink of a bounded job gets as a DataFrame of Spark's, which computes it.
+        """Return the rows of a bounded job's one collect sink as a lazy Spark DataFrame.
 
-        Nothing runs yet. ProgramError where the records have no columns, or the job has what BATCH mode has not.
+        Nothing runs yet. ProgramError if the records have no columns, or the job uses a feature that BATCH mode lacks.
         """
         _host_class()
         check_values(job_graph.settings)
@@ -168,12 +168,12 @@ class SparkExecutor:
         return host.batch_jobs.dataframe(self._with_files(job_graph, host))
 
     def default_parallelism(self) -> int:
-        """Slots for TaskManagers: on this machine one per processor, on a cluster all but one of its slots."""
+        """Return the number of slots for TaskManagers: on this machine one per processor, on a cluster all but one."""
         known = self.known_parallelism()
         return _slots_of(self._started_host()) if known is None else known
 
     def known_parallelism(self) -> int | None:
-        """Return the number of slots, or None while it is unknown: only a running Spark knows a cluster's."""
+        """Return the number of slots; None if a cluster's Spark, which must be asked for it, does not run."""
         master = _planned_or_running_master(self._settings)
         if master is None:
             return embedded_slot_count(self._settings, os.cpu_count() or 1)
@@ -186,7 +186,7 @@ class SparkExecutor:
         return None if host is None else _slots_of(host)
 
     def list_data_sets(self) -> tuple[DataSetInfo, ...]:
-        """Return the cluster's data sets; none are left once a program has stopped the session."""
+        """Return the cluster's data sets; there are none after a program has stopped the session."""
         host = self._live_host()
         return () if host is None else host.handle.list_data_sets()
 
@@ -197,7 +197,7 @@ class SparkExecutor:
 
     @property
     def rest(self) -> "RestServer | None":
-        """The REST endpoint of the cluster, None where no cluster runs, or it has none."""
+        """Return the REST endpoint of the cluster; None if no cluster runs, or if it has none."""
         host = self._live_host()
         return None if host is None else host.rest
 
@@ -208,7 +208,7 @@ class SparkExecutor:
         return None if is_lost else host
 
     def close(self) -> None:
-        """Cancel jobs, stop TaskManagers, and stop Spark if it was started here. Idempotent."""
+        """Cancel jobs, stop TaskManagers, and stop Spark if this executor started it. Idempotent."""
         with self._lock:
             self._is_closed = True
             host, self._host = self._host, None
@@ -229,7 +229,7 @@ class SparkExecutor:
         return with_python_files(job_graph, files)
 
     def _warn_of_idle_settings(self, settings: Mapping[str, str]) -> None:
-        """Say once which keys of the program change nothing: a ported program may bring some of Flink's."""
+        """Warn once about keys of the program that have no effect: a ported program may set some of Flink's."""
         unread = unknown_settings(settings, FREE_PREFIXES) + unobeyed_settings(settings)
         for sentence in unread:
             if sentence not in self._warned_of:
@@ -240,15 +240,15 @@ class SparkExecutor:
         host = self._host
         if host is None or host.has_lost_session:
             raise HostError(
-                "the program has stopped its SparkSession, in which its cluster lived: with high availability all jobs "
-                "run in the session that was there before main; leave out spark.stop()"
+                "the program has stopped its SparkSession, in which its cluster ran: with high availability all "
+                "jobs run in the session that existed before main; remove spark.stop()"
             )
         if host.failure is not None:
             raise host.failure
         return host
 
     def _started_host(self, program: Mapping[str, str] | None = None) -> "SparkHost":
-        """Return the host, started with the settings of the `program` too where this needs it first."""
+        """Return the started host; a host that is not started yet gets the settings of the `program` too."""
         with self._lock:
             if self._is_closed:
                 raise HostError("the Spark executor has been closed")
@@ -277,14 +277,14 @@ class SparkExecutor:
 
 
 def _host_class() -> "type[SparkHost]":
-    """Import the host, and with it PySpark: a second that a program's plan does not need."""
+    """Import and return the host class; it imports PySpark, which takes a second."""
     from headrace.spark.host import SparkHost
 
     return SparkHost
 
 
 def _planned_or_running_master(settings: Settings) -> str | None:
-    """Return the master of the session that jobs would run on, or None where one would be made for us alone."""
+    """Return the master of the session that jobs would run on, or None if an embedded session would be created."""
     is_started = any(name in os.environ for name in _SESSION_VARIABLES)
     if not is_started and "pyspark" not in sys.modules:
         # There is no session: whoever had made one would have imported PySpark.
@@ -314,23 +314,23 @@ def _refuse_too_few_slots(job_graph: JobGraph, host: "SparkHost") -> None:
 
 
 def _refuse_high_availability(settings: Settings) -> None:
-    """Raise ConfigurationError: somebody must lead before the program begins, or its first part runs twice."""
+    """Raise ConfigurationError: a driver must lead before the program begins, or its first part runs twice."""
     if is_highly_available(settings):
         raise ConfigurationError(
             HIGH_AVAILABILITY_TYPE.key,
             high_availability_type(settings),
-            "a program with a cluster of its own has it only from the command line, which starts main once this "
-            f"driver leads: 'headrace run -D {HIGH_AVAILABILITY_TYPE.key}=…'; or start a cluster that stays and "
-            "submit the program to it",
+            "a program with a cluster of its own must set it on the command line, which calls main once this driver "
+            f"leads: 'headrace run -D {HIGH_AVAILABILITY_TYPE.key}=…'; or start a session cluster and submit the "
+            "program to it",
         )
 
 
 def _refuse_own_high_availability(program: Mapping[str, str], given: Settings) -> None:
-    """Raise ConfigurationError for settings of the election that come when it is over."""
+    """Raise ConfigurationError for election settings in the program, which come after the election."""
     for key, value in program.items():
         if key.startswith("high-availability") and given.get(key) != value:
             raise ConfigurationError(
                 key,
                 value,
-                "the program says so when its driver leads already: say it on the command line",
+                "the program sets it after its driver was elected: set it on the command line",
             )

@@ -106,17 +106,17 @@ _METRICS_TIMEOUT_S: Final = 1.0
 
 
 class NoExecutorError(HostError):
-    """Spark's cluster gave this application nothing to run on."""
+    """Spark's cluster gave this application no executor."""
 
     def __init__(self, master: str, timeout_s: float) -> None:
         super().__init__(
             f"no Spark executor registered within {timeout_s:g} s at master {master} "
-            "(headrace.spark.executor-timeout): is the cluster up, and has it free cores and memory?"
+            "(headrace.spark.executor-timeout): check that the cluster is up, and has free cores and memory"
         )
 
 
 class SessionStoppedError(HostError):
-    """The program stopped its SparkSession."""
+    """The program stopped the SparkSession that its jobs run on."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -125,10 +125,10 @@ class SessionStoppedError(HostError):
 
 
 class SparkHost:
-    """One Headrace cluster inside one Spark application, for as long as that lives; `close` ends it sooner.
+    """One Headrace cluster inside one Spark application; it ends with the application, or with `close`.
 
-    A session is a cluster without a program: it takes jobs of any client. `name` is what clients call it, unset: the
-    program. `log_folder` is a folder that its owner keeps.
+    A session cluster has no program: it accepts jobs of any client. `name` is the cluster's name for clients; by
+    default the program's. `log_folder` is a folder that the caller keeps.
     """
 
     def __init__(
@@ -186,13 +186,13 @@ class SparkHost:
 
     @property
     def handle(self) -> ClusterHandle:
-        """The running cluster."""
+        """Return the handle of the running cluster."""
         assert self._handle is not None, "the host has not been started"
         return self._handle
 
     @property
     def batch_jobs(self) -> "BatchJobs":
-        """The jobs in BATCH mode."""
+        """Return the part that runs jobs in BATCH mode."""
         if self._batch_jobs is None:
             # Imported late: it brings the data plane, which a driver of TaskManagers never needs.
             from headrace.spark.batch.batch_host import BatchHost
@@ -222,17 +222,17 @@ class SparkHost:
 
     @property
     def rest(self) -> RestServer | None:
-        """The REST endpoint of the running cluster, or None where it has none."""
+        """Return the REST endpoint of the running cluster, or None if it has none."""
         return None if self._web_monitor is None else self._web_monitor.server
 
     @property
     def has_lost_session(self) -> bool:
-        """Return whether its session was stopped: jobs need another host."""
+        """Return whether the SparkSession was stopped, so that jobs need another host."""
         return is_stopped(self.session.context)
 
     @property
     def failure(self) -> BaseException | None:
-        """Return the error because of which no job can run here any more, or None."""
+        """Return the error that keeps any further job from running here, or None."""
         if self._has_left:
             return SessionStoppedError()
         if self._handle is not None and self._handle.failure is not None:
@@ -241,17 +241,17 @@ class SparkHost:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether the number of slots cannot change: everything runs on this machine."""
+        """Return whether the number of slots is fixed, because everything runs on this machine."""
         return self._kind.is_local
 
     @property
     def slots_per_worker(self) -> int:
-        """Slots of one TaskManager."""
+        """Return the number of slots of one TaskManager."""
         return self._settings.get_option(NUMBER_OF_TASK_SLOTS)
 
     @property
     def slot_count(self) -> int | None:
-        """Slots of the TaskManagers that the application has room for now, or None where executors come on demand."""
+        """Return the number of slots that the application has room for now, or None if executors start on demand."""
         assert self._driver is not None
         workers = self._driver.max_worker_count
         return None if workers is None else workers * self.slots_per_worker
@@ -259,10 +259,10 @@ class SparkHost:
     def start(
         self, on_standby: OnStandby | None = None, on_granted: OnGranted | None = None
     ) -> None:
-        """Start the control plane; TaskManagers come when a job needs them.
+        """Start the control plane; TaskManagers start when a job needs them.
 
         With high availability this waits, as a standby with a session, until no other driver leads the cluster.
-        `on_granted` is called then, before any job goes on. SparkHostLostError where the session ends meanwhile.
+        `on_granted` is called then, before any job continues. SparkHostLostError if the session ends meanwhile.
         """
         silence_py4j()
         HEADRACE_TAP.add(self._log.handler, self._log.level)
@@ -386,22 +386,24 @@ class SparkHost:
         )
 
     def _tell_ignored(self) -> None:
-        """Warn of settings that take resource profiles, where Spark has none."""
+        """Warn about settings that need resource profiles, if Spark has none."""
         if self._settings.get_option(CPU_CORES) > 1:
             _LOG.warning(
-                "%s is ignored on %s: Spark has no profiles there", CPU_CORES.key, self.master
+                "%s is ignored on %s: Spark has no resource profiles there",
+                CPU_CORES.key,
+                self.master,
             )
         if external_resource_amounts(self._settings):
             _LOG.warning(
-                "%s is ignored on %s, where functions find no addresses: Spark has no profiles there",
+                "%s is ignored on %s, where functions find no addresses: Spark has no resource profiles there",
                 EXTERNAL_RESOURCES.key,
                 self.master,
             )
 
     def _spark_page(self) -> SparkPage | None:
-        """Return Spark's page where REST can show it: ours, or one on loopback with the filter whose key we know.
+        """Return the address of Spark's web page if REST can show it: ours, or one on loopback with a known filter key.
 
-        `uiWebUrl` names the driver's host, where somebody else may listen at the same port: only its port is used.
+        `uiWebUrl` names the driver's host, where another process may listen at the same port: only its port is used.
         """
         page, context = self.session.page, self.session.context
         if page is not None:
@@ -415,12 +417,12 @@ class SparkHost:
         return SparkPage(lambda: found, key)
 
     def _cluster_settings(self, settings: Settings) -> Settings:
-        """Return the settings of the control plane, which knows the memory that Spark lets a TaskManager have."""
+        """Return the settings of the control plane, with the memory that Spark grants to a TaskManager."""
         memory = self._worker_settings.get(PROCESS_MEMORY.key)
         return settings if memory is None else settings.with_values({PROCESS_MEMORY.key: memory})
 
     def refuse_unobeyed(self, settings: Mapping[str, str]) -> None:
-        """Raise UnobeyedSettingError where a job asks for a setting of Spark's that its session was not made with."""
+        """Raise UnobeyedSettingError if a job needs a Spark setting that its session was not created with."""
         conf = self.session.spark.conf
         asked = asked_of_session(settings)
         found = {key: conf.get(key, None) for key in asked}
@@ -430,13 +432,13 @@ class SparkHost:
         refuse_unobeyed(asked, {**self.session.given, **handed}, known)
 
     def provide(self, files: tuple[Path, ...]) -> None:
-        """Ship the files that a job's functions import; LateFilesError where running TaskManagers lack them."""
+        """Ship the files that a job's functions import; LateFilesError if running TaskManagers lack them."""
         ship(self.session.context, self._shipped.add(files), self._scratch)
 
     def _attempt_begins(self, graph: JobGraph, number: int) -> None:
-        """Have TaskManagers that start from now on name the job in Spark: it is likely to be for its sake.
+        """Name the job in Spark's descriptions of TaskManagers that start from now on, as they probably start for it.
 
-        Those of a job that brings an environment find out here what is in it.
+        TaskManagers of a job with its own Python environment get that environment from here.
         """
         self._last_begun = attempt_text(graph, number)
         if graph.python_executable.startswith(JOB_ENVIRONMENT):
@@ -460,7 +462,7 @@ class SparkHost:
             self.session.stop()
 
     def _leave_session(self) -> None:
-        """End jobs and TaskManagers while there is a session; Spark would kill them, with many words."""
+        """End jobs and TaskManagers while the session runs, as Spark would kill them with many messages."""
         self._has_left = True
         self._end_queries()
         if self._handle is not None:
@@ -494,7 +496,7 @@ class SparkHost:
                 remove_scratch_folder(self._scratch)
 
     def _wait_for_executors(self) -> None:
-        """Wait until the application can run something; how much is asked again whenever it matters."""
+        """Wait until the application has an executor; the number of slots is read again whenever it matters."""
         if self._kind.is_single_process or self.sizes.grows_on_demand:
             return
         wanted = self._kind.executor_count or 1
@@ -541,6 +543,6 @@ class SparkHost:
         return functools.partial(run_worker, spec, environment)
 
     def _worker_log_folder(self) -> str:
-        """The driver's folder where workers see it, or one of that name on their hosts; else empty: their own."""
+        """Return the driver's log folder if workers see it, else a folder of that name on their hosts, or empty."""
         is_named = bool(self._settings.get_option(LOG_DIR))
         return str(self._log_folder) if self._kind.is_local or is_named else ""

@@ -1,4 +1,4 @@
-"""Descriptions of Spark's jobs that are Headrace's: on Spark's page, in its status API and its event log."""
+"""Descriptions of Headrace's Spark jobs, shown on Spark's page, in its status API and its event log."""
 
 from typing import Final
 
@@ -10,19 +10,19 @@ _PART_MAX: Final = 300
 
 
 def job_text(graph: JobGraph) -> str:
-    """Return the name of a job and those of its vertices."""
+    """Return the name of a job and the names of its vertices."""
     return f"'{graph.name}' ({', '.join(vertex.name for vertex in graph.vertices)})"
 
 
 def attempt_text(graph: JobGraph, number: int) -> str:
-    """Return the same behind the number of an attempt."""
+    """Return the same text with the number of an attempt in front."""
     return f"attempt {number} of job {job_text(graph)}"
 
 
 def worker_description(worker_id: ResourceId, cluster: str, attempt: str, dashboard: str) -> str:
-    """Return what Spark says of a TaskManager's job, in one line that is not too long; what is not known is empty.
+    """Return the description of a TaskManager's Spark job, in one short line; unknown parts are empty.
 
-    `attempt`: the one that began last when the TaskManager was started, as `attempt_text` gives it.
+    `attempt`: the latest attempt when the TaskManager was started, as `attempt_text` returns it.
     """
     return _line(
         f"TaskManager {worker_id}" + (f" of cluster '{cluster}'" if cluster else ""),
@@ -32,19 +32,19 @@ def worker_description(worker_id: ResourceId, cluster: str, attempt: str, dashbo
 
 
 def batch_description(graph: JobGraph, dashboard: str) -> str:
-    """Return what Spark says of a job in BATCH mode, whose vertices are the stages of Spark's."""
+    """Return the description of a job in BATCH mode, whose vertices are Spark's stages."""
     page = f"dashboard {dashboard}/#/job/{graph.job_id}" if dashboard else ""
     return _line(f"BATCH job {job_text(graph)}", page)
 
 
 def plan_description(plan: JobPlan) -> str:
-    """Return what Spark says of the records of a job that has ended, in either mode."""
+    """Return the description of the records of a job that has ended, in either mode."""
     names = ", ".join(node.name for node in plan.nodes)
     return _line(f"records of {plan.job_type} job '{plan.name}' ({names})")
 
 
 def clipped(text: str, length: int) -> str:
-    """Return `text`, or where it is longer as much of it as `length` allows."""
+    """Return `text`, shortened to `length` characters if it is longer."""
     return text if len(text) <= length else f"{text[:length]}…"
 
 

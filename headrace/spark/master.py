@@ -1,6 +1,6 @@
-"""Spark's master: which one is given, what its URL says, and whether a standalone one, or Kubernetes' API, answers.
+"""Spark's master: finds and parses its URL, and checks that a standalone master or Kubernetes' API answers.
 
-PySpark is not needed for it, so that a plan of a program is made without. Settings that no host could obey are refused.
+PySpark is not needed, so that a program's plan can be made without it. Settings that no host could obey are refused.
 """
 
 import re
@@ -37,7 +37,7 @@ ConnectSocket = Callable[[tuple[str, int], float], socket.socket]
 
 @dataclass(frozen=True)
 class MasterKind:
-    """Parsed master URL: `is_local` (everything on this host), and the threads or executors if the URL fixes them."""
+    """Parsed master URL: `is_local` (everything on this host), and the threads or executors if the URL sets them."""
 
     is_local: bool
     thread_count: int | None = None
@@ -46,12 +46,12 @@ class MasterKind:
 
     @property
     def is_single_process(self) -> bool:
-        """Return whether tasks run in the driver's JVM (`local[n]`), where resource profiles are refused."""
+        """Return whether tasks run in the driver's JVM (`local[n]`), where resource profiles are not supported."""
         return self.is_local and self.executor_count is None
 
 
 def parse_master(master: str, cpu_count: int) -> MasterKind:
-    """Read a master URL. `cpu_count` stands for `*`."""
+    """Parse a master URL. `cpu_count` replaces `*`."""
     threads = LOCAL_THREADS.match(master)
     if threads is not None:
         text = threads.group(1)
@@ -68,25 +68,26 @@ def parse_master(master: str, cpu_count: int) -> MasterKind:
 
 
 class UnknownMasterError(HostError):
-    """A master that Spark would not take."""
+    """The text is not a master URL that Spark accepts."""
 
     def __init__(self, master: str) -> None:
-        super().__init__(f"'{master}' is no Spark master: there are {ACCEPTED}")
+        super().__init__(f"'{master}' is not a Spark master: use {ACCEPTED}")
 
 
 class MasterUnreachableError(HostError):
-    """Nobody listens where the standalone master, or Kubernetes' API server, should."""
+    """The standalone master, or Kubernetes' API server, does not accept a connection."""
 
     def __init__(self, master: str, reason: str, timeout_s: float) -> None:
         shown = "its page shows" if standalone_places(master) else "'kubectl cluster-info' shows"
         super().__init__(
             f"Spark's master {master} cannot be reached ({reason}; headrace.spark.master-timeout is {timeout_s:g} s): "
-            f"is it running, and is this the address that {shown}? 'local[n]' runs on this machine without one"
+            f"check that it is running, and that this is the address that {shown}; 'local[n]' runs on this machine "
+            f"without a master"
         )
 
 
 def refuse_unknown_master(master: str) -> None:
-    """Raise UnknownMasterError for a text that Spark would refuse, after seconds and with pages of Java."""
+    """Raise UnknownMasterError for a text that Spark would refuse only after seconds, with pages of Java traces."""
     threads = LOCAL_THREADS.match(master)
     is_known = (
         (threads is not None and threads.group(1) != "0")
@@ -121,9 +122,9 @@ def api_server_place(master: str) -> tuple[str, int] | None:
 def refuse_unreachable_master(
     master: str, timeout_s: float, clock: Clock, connect: ConnectSocket = socket.create_connection
 ) -> None:
-    """Raise MasterUnreachableError where no standalone master, or API server, takes a connection within `timeout_s`.
+    """Raise MasterUnreachableError if no standalone master, or API server, accepts a connection within `timeout_s`.
 
-    Clients of Kubernetes may reach it through a proxy: where there is one, nothing is tried.
+    Clients of Kubernetes may reach it through a proxy: if one is set, nothing is tried.
     """
     server = None if getproxies() else api_server_place(master)
     places = standalone_places(master) if server is None else (server,)
@@ -146,13 +147,13 @@ def refuse_unreachable_master(
 def given_master(
     settings: Settings, environ: Mapping[str, str], submitted: Mapping[str, str]
 ) -> str:
-    """Return the master that the user named, by option, by spark-submit or by Spark's own variable; else empty."""
+    """Return the master that the user set, by option, by spark-submit or by Spark's own variable; else empty."""
     given = {**submitted, **given_by_user(settings)}
     return given.get("spark.master") or _master_of_arguments(environ)
 
 
 def local_master(settings: Settings, cpu_count: int) -> str:
-    """Return `local[n]`: n = slots for TaskManagers, plus spare ones for Spark's own jobs."""
+    """Return `local[n]`: n is the number of slots for TaskManagers plus spare ones for Spark's own jobs."""
     slots = embedded_slot_count(settings, cpu_count)
     return f"local[{slots + max(1, settings.get_option(SPARE_SLOT_COUNT))}]"
 
@@ -166,9 +167,9 @@ def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
 
 
 def given_by_user(settings: Settings) -> dict[str, str]:
-    """Return the `spark.*` keys of `settings`, and the master and the interpreter by the names that Spark has.
+    """Return the `spark.*` keys of `settings`, and the master and the interpreter under Spark's keys.
 
-    An interpreter in an archive of a job is the job's alone.
+    An interpreter in an archive of a job is used only by that job.
     """
     executable = settings.get_option(PYTHON_EXECUTABLE)
     is_of_host = executable and not archive_interpreter(settings)
@@ -190,7 +191,7 @@ def _master_of_arguments(environ: Mapping[str, str]) -> str:
 
 
 def refuse_unusable_host_settings(settings: Mapping[str, str]) -> None:
-    """Raise ConfigurationError, or UnknownMasterError, for the first that cannot be."""
+    """Raise ConfigurationError, or UnknownMasterError, for the first setting that no host can obey."""
     for key in _MASTER_KEYS:
         if settings.get(key):
             refuse_unknown_master(settings[key])

@@ -6,7 +6,7 @@ from typing import Final
 from headrace.core.config import ConfigOption
 
 WORKERS_VARIABLE: Final = "HEADRACE_STAGE_WORKERS"
-"""Environment variable with the name of Python workers that run stages of jobs with equal files, and nothing else."""
+"""Environment variable with the name of Python workers that only run stages of jobs with equal files."""
 MASTER: Final = ConfigOption(
     "headrace.spark.master",
     str,
@@ -23,7 +23,7 @@ SPARE_SLOT_COUNT: Final = ConfigOption(
     "headrace.spark.spare-slots",
     int,
     default=4,
-    doc="Slots that an embedded `local[n]` has beyond those of its jobs, for Spark's own work such as pushing "
+    doc="Slots of an embedded `local[n]` in addition to those of its jobs, for Spark's own work such as pushing "
     "DataFrames; if a job needs more than planned, TaskManagers may take all but one.",
 )
 STOP_GRACE: Final = ConfigOption(
@@ -54,6 +54,6 @@ AGGREGATES_IN_SPARK: Final = ConfigOption(
     "headrace.batch.aggregates-in-spark",
     bool,
     default=True,
-    doc="Whether Spark computes the first half of aggregates of DataFrames in BATCH mode where results are the same. "
-    "Better not where nearly every row has a key of its own.",
+    doc="Whether Spark computes the first phase of aggregates of DataFrames in BATCH mode if results are the same. "
+    "Set it to false if nearly every row has a key of its own.",
 )

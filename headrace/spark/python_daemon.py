@@ -1,15 +1,15 @@
-"""The process from which Spark forks its Python workers, with the modules that TaskManagers and stages need loaded.
+"""The process from which Spark forks its Python workers; it preloads the modules that TaskManagers and stages need.
 
     python -m headrace.spark.python_daemon pyspark.worker
 
-Spark's own (`pyspark.daemon`) loads none of them, so that every worker does it again: a second of processor time each.
+Spark's own daemon (`pyspark.daemon`) loads none of them, so that every worker must: a second of processor time each.
 Sessions that Headrace creates on this host name this module instead (`spark.python.daemon.module`). Two libraries start
 threads as they are loaded, OpenBLAS and Arrow's memory pool, and both start them again in a fork. numpy seeds its
 global generator as it is loaded: each fork seeds it again, or all would draw the same numbers.
 
-Spark starts a daemon for each set of environment variables that it was ever given, and ends it with the executor. One
-that serves jobs in BATCH mode with certain files (`WORKERS_VARIABLE`) ends by itself once its workers have gone; where
-Spark asks for one more, it starts the daemon again.
+Spark starts a daemon for each set of environment variables that it was ever given, and ends it with the executor. A
+daemon that serves BATCH jobs with certain files (`WORKERS_VARIABLE`) ends by itself once its workers have ended; when
+Spark needs another worker, it starts the daemon again.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from headrace.spark.options import WORKERS_VARIABLE
 
 _IDLE_S: Final = 30.0
 WORKER: Final = "pyspark.worker"
-"""The program of workers that run tasks. Spark has others, for steps of planning, which need none of our modules."""
+"""Program of the workers that run tasks; other Spark workers, for planning, need none of Headrace's modules."""
 _MODULES: Final = (
     WORKER,
     "headrace.spark.batch.stage_body",
@@ -41,7 +41,7 @@ _MODULES: Final = (
 
 
 def load_modules(arguments: Sequence[str]) -> None:
-    """Load what the workers of this daemon need, and let forks share it; `arguments`: those of the daemon."""
+    """Load the modules that this daemon's workers need, shared by forks; `arguments`: those of the daemon."""
     if WORKER not in arguments:
         return
     for name in _MODULES:
@@ -56,11 +56,11 @@ def load_modules(arguments: Sequence[str]) -> None:
 
 
 def keep_archives_of(*packages: str) -> None:
-    """Have forks trust what this process knows of Spark's archives: those of `packages`, and jars on the path.
+    """Let forks reuse this process's cached contents of Spark's archives: those of `packages`, and jars on the path.
 
-    Spark has each worker look for new files of the job on its path, for which Python reads the contents of archives
-    anew. Spark's own stay as they are, and one of them is its jar of 6,000 classes: a tenth of a second of processor
-    time in each worker, more than all else that its start takes.
+    Each Spark worker looks for new files of the job on its path, for which Python rereads the contents of archives.
+    Spark's own archives do not change, and one of them is its jar of 6,000 classes: rereading it takes a tenth of a
+    second of processor time in each worker, more than the rest of its start.
     """
     loaders = (getattr(sys.modules[package].__spec__, "loader", None) for package in packages)
     kept = {loader.archive for loader in loaders if isinstance(loader, zipimporter)}
@@ -76,7 +76,7 @@ def keep_archives_of(*packages: str) -> None:
 
 
 def end_when_idle(interval_s: float = _IDLE_S) -> None:
-    """End this process as Spark ends a daemon, once it had no worker at two looks in a row. Main thread."""
+    """End this process as Spark ends a daemon, once two checks in a row found no worker. Main thread."""
     idle_looks = 0
 
     def look(_number: int, _frame: object) -> None:

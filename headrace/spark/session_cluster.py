@@ -1,9 +1,8 @@
-"""SessionCluster: a cluster without a program, which takes jobs of any client over REST until it is stopped.
+"""SessionCluster: a cluster without a program, which accepts jobs of any client over REST until it is stopped.
 
-JobCluster: one for a single job, which its client brings, and with which it ends. Either runs in a process of its own,
-in the main thread. Functions of jobs are never imported here: jobs come as graphs, and their functions are unpickled by
-TaskManagers alone.
-Source: Flink SessionClusterEntrypoint, YarnJobClusterEntrypoint, MiniDispatcher.
+JobCluster: a cluster for a single job, which its client submits and with which it ends. Both run in a process of their
+own, in the main thread. Functions of jobs are never imported here: jobs come as graphs, and their functions are
+unpickled by TaskManagers alone. Source: Flink SessionClusterEntrypoint, YarnJobClusterEntrypoint, MiniDispatcher.
 """
 
 import logging
@@ -25,20 +24,20 @@ from headrace.spark.host import SessionStoppedError, SparkHost
 
 _LOG: Final = logging.getLogger(__name__)
 _POLL_S: Final = 1.0
-"""Interval at which the cluster is asked whether it has failed; that it is told to end is heard at once."""
+"""Interval at which the cluster is checked for failure; a request to end takes effect at once."""
 _ASK_TIMEOUT_S: Final = 60.0
 JOB_WAIT_MS: Final = 60_000
-"""Time for which a client may take to bring its job; longer and it is gone."""
+"""Time in which a client must submit its job; otherwise the client counts as gone."""
 RESULT_WAIT_MS: Final = 60_000
-"""Time for which an attached client may take to fetch what its job has left, unless it ends the cluster before."""
+"""Time in which an attached client may fetch its job's results, unless it ends the cluster before."""
 _DETACHED_WAIT_MS: Final = 5_000
 
 
 class SessionCluster:
-    """One session. `start`, `wait` for its end, `close`."""
+    """One session cluster. Call `start`, `wait` for its end, then `close`."""
 
     is_session = True
-    """Whether clients that look for a session find it."""
+    """True if clients that look for a session find this cluster."""
 
     def __init__(self, settings: Settings, name: str, log_folder: Path | None = None) -> None:
         self._settings: Final = session_settings(settings)
@@ -48,20 +47,22 @@ class SessionCluster:
 
     @property
     def master(self) -> str:
-        """The Spark master on which it runs."""
+        """Return the Spark master on which the cluster runs."""
         assert self._host is not None, "the session has not been started"
         return self._host.master
 
     @property
     def rest(self) -> RestServer:
-        """Its REST endpoint."""
-        assert self._host is not None and self._host.rest is not None, "it has not been started"
+        """Return the cluster's REST endpoint."""
+        assert self._host is not None and self._host.rest is not None, (
+            "the cluster has not been started"
+        )
         return self._host.rest
 
     def start(self, on_standby: OnStandby | None = None) -> None:
-        """Start Spark and the control plane; TaskManagers come when a job needs them. HostError; ConfigurationError.
+        """Start Spark and the control plane; TaskManagers start when a job needs them. HostError; ConfigurationError.
 
-        With high availability it waits for the leadership; `on_standby` hears of the leader.
+        With high availability this waits for the leadership; `on_standby` is called with the present leader.
         """
         self._host = SparkHost(
             self._settings,
@@ -72,12 +73,13 @@ class SessionCluster:
         self._host.start(on_standby)
         if self._host.rest is None:
             raise HostError(
-                f"the cluster takes its jobs over REST, which did not start: see its log, and {REST_ENABLED.key}"
+                f"the cluster accepts jobs over REST, but its REST endpoint did not start: see its log, and "
+                f"{REST_ENABLED.key}"
             )
-        _LOG.info("session '%s' takes jobs at %s", self._name, self.rest.address)
+        _LOG.info("session '%s' accepts jobs at %s", self._name, self.rest.address)
 
     def wait(self) -> None:
-        """Wait until a client has asked for the end of the cluster; raise the error that ends it before."""
+        """Wait until a client has requested the end of the cluster; raise the error that ends it before."""
         host = self._host
         assert host is not None, "the session has not been started"
         while True:
@@ -96,19 +98,22 @@ class SessionCluster:
         return False
 
     def close(self) -> None:
-        """Cancel its jobs, whose checkpoints stay, and end TaskManagers, control plane and Spark. Idempotent."""
+        """Cancel the cluster's jobs, whose checkpoints stay, and end TaskManagers, control plane and Spark.
+
+        Idempotent.
+        """
         host, self._host = self._host, None
         if host is not None:
             host.close()
 
 
 def session_settings(settings: Settings) -> Settings:
-    """Return the settings of a session: a TaskManager serves one job alone, unless they say otherwise."""
+    """Return the settings of a session, in which by default a TaskManager serves only one job."""
     return Settings({EXCLUSIVE_TASK_MANAGERS.key: "true", **settings.to_dict()})
 
 
 class JobCluster(SessionCluster):
-    """One cluster. `start`, `wait` for the end of its job, `close`."""
+    """Cluster of one job. Call `start`, `wait` for the end of the job, then `close`."""
 
     is_session = False
 
@@ -124,12 +129,12 @@ class JobCluster(SessionCluster):
         self._end: Final = JobEnd(is_attached=settings.get_option(ATTACHED))
 
     def is_over(self, handle: ClusterHandle) -> bool:
-        """Return whether the job has ended, and nobody is going to ask about it."""
+        """Return whether the job has ended and its client needs the cluster no more."""
         jobs = handle.call(handle.dispatcher.list_jobs(), _ASK_TIMEOUT_S)
         is_over = self._end.is_over([job.status for job in jobs], self._clock.monotonic_ms())
         if is_over:
             _LOG.info(
-                "the cluster ends: %s", "its job has ended" if jobs else "nobody brought a job"
+                "the cluster ends: %s", "its job has ended" if jobs else "no client submitted a job"
             )
         return is_over
 
@@ -137,7 +142,7 @@ class JobCluster(SessionCluster):
 class JobEnd:
     """Decides when the cluster of one job ends. Pure.
 
-    No job comes in time, or the job has ended and its client, if it is attached, had the time to fetch the result.
+    It ends if no job comes in time, or if the job has ended and an attached client has had time to fetch the result.
     """
 
     def __init__(self, *, is_attached: bool) -> None:
@@ -146,7 +151,7 @@ class JobEnd:
         self._idle_since_ms: float | None = None
 
     def is_over(self, jobs: Sequence[JobStatus], monotonic_ms: float) -> bool:
-        """Return whether it ends now; asked again and again, with the status of each job."""
+        """Return whether the cluster ends now; called periodically with the status of each job."""
         if any(not status.is_terminal_state() for status in jobs):
             self._had_job, self._idle_since_ms = True, None
             return False

@@ -1,10 +1,10 @@
-"""ShownQueries: what Headrace does in Spark, as queries on the SQL tab of Spark's page, whose accumulators count it.
+"""ShownQueries: shows TaskManagers and jobs as queries on the SQL tab of Spark's page, with accumulators as metrics.
 
     a TaskManager        one node; shown while it runs, within five seconds of its start
     a job that ended     a node for each vertex, below it those that it read from; shown with its end
 
-Spark learns the accumulators of a Python task when the task ends, which for a TaskManager is when its cluster does, and
-between stages of its own it counts packets of records. Accumulators of a query may also be posted by the driver, as
+Spark receives the accumulators of a Python task at the task's end, which for a TaskManager is its cluster's end, and
+between stages it counts packets of records. Accumulators of a query may also be posted by the driver, as
 Spark does for figures that only the driver knows: the page shows them, and the event log keeps them.
 Source: Spark, SQLAppStatusListener.scala, SQLMetrics.scala and SQLExecution.scala in sql/core.
 """
@@ -40,13 +40,13 @@ from headrace.spark.session.jvm import JvmGoneError, jvm_calls, jvm_context, pri
 _LOG: Final = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S: Final = 5
-"""Interval at which TaskManagers are looked for; one that ends before the first look is no query."""
+"""Interval at which TaskManagers are read; a TaskManager that ends before the first read has no query."""
 
 LAST_LOOKS_MS: Final = 1_000.0
-"""Time for which TaskManagers are asked once more before their queries end."""
+"""Time limit for reading TaskManagers once more before their queries end."""
 
 _LOOKS_PER_AGE: Final = 60
-"""A TaskManager is asked again after this part of its age: Spark keeps all that was posted for as long as it runs."""
+"""A TaskManager is read again after this part of its age, as Spark keeps all posted values while it runs."""
 
 _LOOK_INTERVAL_MS: Final = 1_000 * LOOK_INTERVAL_S
 _NS_PER_MS: Final = 1_000_000
@@ -61,18 +61,18 @@ TASKS: Final = "running tasks"
 MEMORY: Final = "resident memory in MiB"
 
 _READINGS: Final = frozenset({TASKS, MEMORY})
-"""Of these Spark shows the least, the median and the most, zeros left out; of all others the sum."""
+"""Metrics for which Spark shows minimum, median and maximum, zeros left out; for all others it shows the sum."""
 
 _TASK_MANAGER: Final = (RECORDS_RECEIVED, RECORDS_SENT, PROCESSOR_TIME, TASKS, MEMORY)
 _VERTEX: Final = (RECORDS_RECEIVED, RECORDS_SENT)
 
 Figures = Mapping[str, Mapping[str, int]]
-"""Numbers of nodes by their keys, by the names of accumulators."""
+"""Values by accumulator name, by the key of the node."""
 
 
 @dataclass(frozen=True)
 class QueryNode:
-    """A node of a query's plan, with the names of its accumulators; `children` are those that it reads from."""
+    """A node of a query's plan, with the names of its accumulators; `children` are the nodes that it reads from."""
 
     key: str
     name: str
@@ -85,7 +85,7 @@ class QueryLog(Protocol):
     """Posts queries to Spark (`SparkQueryLog`), or to a list in a test. Times are milliseconds since the epoch."""
 
     def begin(self, root: QueryNode, begun_ms: int) -> Any:
-        """Post the start of a query with no figures yet; return what the other methods know it by."""
+        """Post the start of a query without figures; return the handle for the other methods."""
         ...
 
     def add(self, query: Any, figures: Figures) -> None:
@@ -93,13 +93,13 @@ class QueryLog(Protocol):
         ...
 
     def end(self, query: Any, ended_ms: int, error: str = "") -> None:
-        """Post that it has ended; `error` says why it failed."""
+        """Post the end of a query; `error` says why it failed."""
         ...
 
 
 @dataclass
 class _Shown:
-    """A TaskManager that is shown. Times are monotonic, in ms; `totals` is what has been posted of sums."""
+    """A TaskManager that is shown. Times are monotonic, in ms; `totals` are the posted values of sums."""
 
     query: Any
     since_ms: float
@@ -111,8 +111,8 @@ class _Shown:
 class ShownQueries:
     """Shows the TaskManagers and jobs of one cluster, on a thread of its own, until it is closed.
 
-    `read()` returns the ids of TaskManagers that are registered; `metrics_of(id)` the metrics of one by their full
-    names. Both wait for the cluster, and raise HeadraceError or TimeoutError where it does not answer.
+    `read()` returns the ids of registered TaskManagers; `metrics_of(id)` returns the metrics of one by their full
+    names. Both wait for the cluster, and raise HeadraceError or TimeoutError if it does not answer.
     """
 
     def __init__(
@@ -129,14 +129,14 @@ class ShownQueries:
         self._description_of: Final = description_of
         self._clock: Final = clock
         self._shown: dict[ResourceId, _Shown] = {}
-        # What is to be shown next; None: nothing any more.
+        # The next jobs to show; None: the end.
         self._ended_jobs: Final[queue.SimpleQueue[EndedJob | None]] = queue.SimpleQueue()
         self._is_closing = self._is_over = False
         self._due_ms: float = clock.monotonic_ms() + _LOOK_INTERVAL_MS
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to look every `LOOK_INTERVAL_S`, for the first time after as long."""
+        """Start the thread, which reads TaskManagers every `LOOK_INTERVAL_S`, the first time after that interval."""
         self._thread = start_thread("headrace-shown-queries", self._run)
 
     def job_ended(self, job: EndedJob) -> None:
@@ -145,16 +145,16 @@ class ShownQueries:
             self._ended_jobs.put(job)
 
     def close(self) -> None:
-        """Show what is left and end all queries, while there is a session. Idempotent."""
+        """Show the remaining jobs and end all queries, if the session still runs. Idempotent."""
         self._is_closing = True
         self._ended_jobs.put(None)
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def look(self) -> None:
-        """Post the metrics of those that are due, the start of those that came and the end of those that went.
+        """Post the metrics of TaskManagers that are due, and the start and end of TaskManagers that came and went.
 
-        A ResourceManager that has just begun knows none of them: only those went that two looks have missed.
+        A ResourceManager that has just started knows no TaskManagers: one counts as gone only if two reads missed it.
         """
         there = self._read()
         for worker_id in self._shown.keys() - set(there):
@@ -179,7 +179,7 @@ class ShownQueries:
                 self._post(worker_id, shown)
 
     def end(self) -> None:
-        """Post the last metrics, as far as `LAST_LOOKS_MS` allow it, and the end of all."""
+        """Post the last metrics, within `LAST_LOOKS_MS`, and the end of all queries."""
         until_ms = self._clock.monotonic_ms() + LAST_LOOKS_MS
         for worker_id, shown in self._shown.items():
             if self._clock.monotonic_ms() < until_ms:
@@ -188,7 +188,7 @@ class ShownQueries:
         self._shown.clear()
 
     def show_job(self, details: JobDetails, plan: JobPlan) -> None:
-        """Post a job that has ended as a whole."""
+        """Post the query of a job that has ended."""
         times, failure = details.status_timestamps_ms, details.failure
         # Of a job that failed before it had a JobMaster not all is known.
         now_ms = self._clock.now_ms()
@@ -217,17 +217,17 @@ class ShownQueries:
                 pass
             self.end()
         except JvmGoneError:
-            _LOG.debug("Spark shows TaskManagers and jobs no more", exc_info=True)
+            _LOG.debug("Spark no longer shows TaskManagers and jobs", exc_info=True)
         except Exception as error:
             # Among others: py4j takes a class that another version of Spark lacks for a package, which nobody can call.
             _LOG.warning(
-                "Spark's SQL tab shows no more of TaskManagers and jobs, which go on: %s", error
+                "Spark's SQL tab no longer shows TaskManagers and jobs, which continue: %s", error
             )
         finally:
             self._is_over = True
 
     def _take(self) -> bool:
-        """Show what is next; return whether there may be more."""
+        """Show the next job; return whether there may be more."""
         left_ms = self._due_ms - self._clock.monotonic_ms()
         try:
             job = self._ended_jobs.get(timeout=max(0.0, left_ms / 1_000))
@@ -244,12 +244,14 @@ class ShownQueries:
         except JvmGoneError:
             raise
         except Exception as error:
-            _LOG.warning("job '%s' is not shown on Spark's SQL tab: %s", job.details.name, error)
+            _LOG.warning(
+                "job '%s' could not be shown on Spark's SQL tab: %s", job.details.name, error
+            )
         return True
 
 
 def _of_task_manager(metrics: Mapping[str, float]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return readings, and totals since its start."""
+    """Return a TaskManager's readings, and its totals since its start."""
     readings = {
         TASKS: int(metrics.get(TASKS_RUNNING.name, 0)),
         MEMORY: int(metrics.get(HEAP_USED.name, 0)) // _BYTES_PER_MIB,
@@ -270,7 +272,10 @@ def _records(vertex: VertexDetails) -> dict[str, int]:
 
 
 def _tree_of(plan: JobPlan) -> QueryNode:
-    """Return the vertices of a job below what they lead to. Spark draws a tree: of one with several readers once."""
+    """Return the vertices of a job as a tree below their readers.
+
+    Spark draws a tree: a vertex with several readers once.
+    """
     vertices = {node.vertex_id: node for node in plan.nodes}
     read = {each.vertex_id for node in plan.nodes for each in node.inputs}
     drawn: set[JobVertexId] = set()
@@ -291,7 +296,7 @@ def _tree_of(plan: JobPlan) -> QueryNode:
 
 @dataclass(frozen=True)
 class _Query:
-    """A query of Spark's by its number, with its accumulators by the keys of nodes and by their names."""
+    """A Spark query by its number, with its accumulators by node key and name."""
 
     execution_id: int
     accumulators: Mapping[tuple[str, str], Any]
@@ -306,7 +311,7 @@ class SparkQueryLog:
     def begin(self, root: QueryNode, begun_ms: int) -> _Query:
         with jvm_calls():
             context, jvm = self._context_and_jvm()
-            # The listener of the SQL tab is there from here on.
+            # The listener of the SQL tab exists from here on.
             getattr(self._spark, "_jsparkSession").sharedState().statusStore()  # noqa: B009 - private
             query = _Query(self._next_execution_id(), accumulators := {})
             plan = _plan_info(context, jvm, root, accumulators)
@@ -374,7 +379,7 @@ class SparkQueryLog:
 def _plan_info(
     context: Any, jvm: Any, node: QueryNode, accumulators: dict[tuple[str, str], Any]
 ) -> Any:
-    """Return a node as Spark's page is told of it, and put its accumulators to the others."""
+    """Return a node in the form for Spark's page, and add its accumulators to the others."""
     execution = jvm.org.apache.spark.sql.execution
     infos: list[Any] = []
     for name in node.accumulators:
@@ -394,7 +399,7 @@ def _plan_info(
 
 
 def _text(node: QueryNode, depth: int = 0) -> str:
-    """Return the plan as text, a line for each node."""
+    """Return the plan as text, one line for each node."""
     lines = [f"{'  ' * depth}{node.description}"]
     return "\n".join([*lines, *(_text(child, depth + 1) for child in node.children)])
 

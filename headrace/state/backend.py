@@ -1,4 +1,4 @@
-"""Interfaces of state: keyed backends, timer queues, and what is written of them at a checkpoint.
+"""Interfaces of keyed state backends and timer queues, and of their snapshots.
 
 An operator owns one backend of keyed state. It sets the current key before each record and each timer; the handles
 that user code holds read and write under that key. States live in one of two scopes: `key_scope`, where an entry is
@@ -29,9 +29,9 @@ IsEnough = Callable[[], bool]
 
 
 class StateAccessError(HeadraceError):
-    """Keyed state was used in a way that has no meaning: without a current key, or under a name of another kind.
+    """Keyed state was used without a current key, or under a name that is registered with another kind of state.
 
-    `misfit`: where the state `state_name` was given a value that is not of its declared type.
+    `misfit`: set if the state `state_name` was given a value that is not of its declared type.
     """
 
     domain, recoverable = ErrorDomain.USER, False
@@ -49,7 +49,7 @@ class _NoKey:
 
     def __hash__(self) -> NoReturn:
         raise StateAccessError(
-            "keyed state was touched without a current key: use it while a record or a timer is handled, "
+            "keyed state was used without a current key: use it while a record or a timer is handled, "
             "not in open() or close()"
         )
 
@@ -76,14 +76,14 @@ class FrozenTimerQueue(Protocol):
     """Frozen timers of a queue. Any thread; read once."""
 
     is_by_key_group: ClassVar[bool]
-    """True if timers come in order of key group."""
+    """Yield every timer that a snapshot has to write as a row."""
 
     def __iter__(self) -> Iterator[Timer]:
         """Yield every timer that a snapshot has to write as a row."""
         ...
 
     def release(self) -> None:
-        """Release what was held for it. Idempotent."""
+        """Release the resources that keep the frozen timers unchanged. Idempotent."""
         ...
 
 
@@ -91,7 +91,7 @@ class TimerQueue(Protocol):
     """Timers of one time domain of an operator on a subtask; equal times in any order. Mailbox thread only."""
 
     def __len__(self) -> int:
-        """Return the number of timers, for tests: may look at each of them."""
+        """Return the number of timers; for tests, as it may examine each of them."""
         ...
 
     def register(self, time_ms: int, key: Any, namespace: Any) -> None:
@@ -137,9 +137,9 @@ class KeyedStateBackend(Protocol):
         ...
 
     def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
-        """Return the handle of a state of `scope`; the kind is that of the descriptor's class.
+        """Return the handle of a state of `scope`; the kind of state follows from the descriptor's class.
 
-        StateAccessError where the name was registered with another kind or scope.
+        StateAccessError if the name is registered with another kind or scope.
         """
         ...
 
@@ -187,7 +187,7 @@ class StateNotStorableError(HeadraceError):
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, operator_name: str, reason: str) -> None:
-        super().__init__(f"operator '{operator_name}' keeps what cannot be stored: {reason}")
+        super().__init__(f"operator '{operator_name}' keeps state that cannot be stored: {reason}")
         self.operator_name = operator_name
 
 
@@ -199,7 +199,7 @@ class FrozenState(Protocol):
         ...
 
     def discard(self) -> None:
-        """Release the state: it is written, or the checkpoint was aborted. Idempotent, any thread."""
+        """Release the state after it was written or after the checkpoint was aborted. Idempotent, any thread."""
 
 
 class Snapshotable(Protocol):
@@ -210,21 +210,21 @@ class Snapshotable(Protocol):
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Note a published checkpoint, to whose files increments may refer. Mailbox thread."""
+        """Note a published checkpoint; later increments may refer to its files. Mailbox thread."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note a failed checkpoint, to whose files nothing may refer. Mailbox thread."""
+        """Note a failed checkpoint; no later snapshot may refer to its files. Mailbox thread."""
 
 
 class FrozenPart:
-    """Frozen state of an operator, whose name goes into the error for a value that cannot be written."""
+    """Frozen state of an operator; the error for a value that cannot be written names the operator."""
 
     def __init__(self, state: FrozenState, operator_name: str) -> None:
         self._state = state
         self._operator_name = operator_name
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
-        """Write the state. StateNotStorableError."""
+        """Write the state. StateNotStorableError if a value does not fit its type."""
         try:
             return self._state.write(writer)
         except RecordTypeError as error:

@@ -36,13 +36,13 @@ _PIECE_ROWS: Final = 65_536
 KEY_HASH_FIELD: Final = pa.field(KEY_HASH_COLUMN, pa.int32())
 """Column with the hash of each row's key, in schemas of state."""
 FrozenTables = Callable[[], Sequence[pa.Table]]
-"""Returns the tables as they were when it was made; called once, on any thread."""
+"""Function that returns the frozen tables; called once, on any thread."""
 
 
 class ColumnarState(Snapshotable, ABC):
     """Base of a columnar state called `name`; its snapshots are rows with their key group in `key_group`.
 
-    `memory`: the account of what it holds, once it is registered; whoever changes the state keeps it.
+    `memory`: the account of the state's size, present after `register`; subclasses keep it up to date.
     """
 
     memory: StateMemory
@@ -52,21 +52,21 @@ class ColumnarState(Snapshotable, ABC):
 
     @abstractmethod
     def freeze_tables(self) -> FrozenTables:
-        """Return a function that gives the present rows as tables with the column `key_group`."""
+        """Return a function that returns the present rows as tables with the column `key_group`."""
 
     @abstractmethod
     def live_rows(self) -> LiveRows:
-        """Return the present rows for a reader that takes them piece by piece."""
+        """Return the present rows for a reader that takes them in pieces."""
 
     def register(self, states: OperatorStateHandler) -> Iterator[pa.Table]:
-        """Become part of snapshots; return what was restored of the subtask's own keys, without `key_group`."""
+        """Take part in snapshots; return the restored rows of the subtask's own keys, without `key_group`."""
         self.memory = states.account_of(self._name)
         chunks = states.register(self._name, self)
         tables = read_tables(chunks, states.reader, states.key_space.key_groups)
         return (table.drop_columns([KEY_GROUP]) for table in tables)
 
     def live_source(self) -> LiveSource:
-        """Return the readable state. It is read as a whole: there is no index by key."""
+        """Return the readable state; it can only be read as a whole, as it has no index by key."""
 
         def opened(keys: pa.Array | None) -> LiveRows:
             refuse_keys(self._name, keys)
@@ -106,8 +106,8 @@ class FrozenColumnarState:
 class ColumnarRows(ColumnarState):
     """The tables of an operator, all with the columns of `schema`, among them `$key_hash` (int32).
 
-    `freeze_rows` returns a function that gives the rows as they are now. Tables never change once they are made, so
-    freezing them is taking references.
+    `freeze_rows` returns a function that returns the present rows. Tables are immutable, so that freezing them only
+    takes references.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ class ColumnarRows(ColumnarState):
         self._max_parallelism = 0
 
     def restore(self, states: OperatorStateHandler) -> list[pa.Table]:
-        """Become part of snapshots; return the rows of a restored one whose keys are the subtask's own."""
+        """Take part in snapshots; return the restored rows of the subtask's own keys."""
         self._max_parallelism = states.key_space.max_parallelism
         tables = list(self.register(states))
         for rows in tables:
             if rows.schema != self._schema:
                 raise StateIncompatibleError(
                     f"'{self._name}' was stored with the columns {_shown(rows.schema)}, now they are "
-                    f"{_shown(self._schema)}: give the operator another uid to begin anew"
+                    f"{_shown(self._schema)}: give the operator another uid to start with empty state"
                 )
         return tables
 
@@ -158,10 +158,10 @@ def is_merge_due(pending_size: int, merged_size: int) -> bool:
 
 
 class MergedRows:
-    """The table `merged` and, in order of arrival, `pending` tables that are not merged into it yet.
+    """The table `merged` and, in order of arrival, the `pending` tables that are not merged into it yet.
 
     `size_of` returns the cost of merging a table, in rows. All tables have the columns of `schema`. `memory`: the
-    account of what they hold.
+    account of their size.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class MergedRows:
 
 
 def table_with_hashes(batch: RecordBatch, schema: pa.Schema, *more: pa.Array) -> pa.Table:
-    """Return the data columns of a keyed batch, and `more` columns behind them, as a table of `schema`.
+    """Return the data columns of a keyed batch, followed by the `more` columns, as a table of `schema`.
 
     The hashes of keys stand where `schema` has KEY_HASH_FIELD.
     """

@@ -59,30 +59,30 @@ def key_groups(keys: Sequence[Any], key_type: TypeInformation, max_parallelism: 
 
 
 def encode(values: Sequence[Any], type_info: TypeInformation) -> pa.Array:
-    """Return values as one column. RecordTypeError where one does not fit its type."""
+    """Return values as one column. RecordTypeError if a value does not fit the type."""
     return values_to_array(values, type_info)
 
 
 def decode(column: pa.Array, type_info: TypeInformation) -> list[Any]:
-    """Return the values of a column that `encode` made."""
+    """Return the values of a column that `encode` returned."""
     return array_to_values(column, type_info)
 
 
 def encode_row_kinds(values: Sequence[Any], type_info: TypeInformation) -> pa.Array | None:
-    """Return the kinds of rows if some are no plain inserts, else None."""
+    """Return the kinds of rows as a column, or None if all rows are plain inserts."""
     return row_kinds(values) if isinstance(type_info, RowTypeInfo) else None
 
 
 def decode_row_kinds(values: Sequence[Any], kinds: pa.Array) -> None:
-    """Set the kinds of rows again."""
+    """Set the kinds of rows from a column of `encode_row_kinds`."""
     present = [index for index, value in enumerate(values) if value is not None]
     set_row_kinds([values[index] for index in present], kinds.take(pa.array(present, pa.int64())))
 
 
 def encode_namespaces(namespaces: Sequence[Any]) -> pa.Array:
-    """Return namespaces as a column: structs where all are time windows, int64 where all are times, else pickles.
+    """Return namespaces as a column: structs if all are time windows, int64 if all are times, else pickles.
 
-    Without any it is not known which, and the column is of null.
+    Without namespaces the column has the type null.
     """
     classes = set(map(type, namespaces))
     if not classes:
@@ -95,7 +95,7 @@ def encode_namespaces(namespaces: Sequence[Any]) -> pa.Array:
 
 
 def decode_namespaces(column: pa.Array) -> list[Any]:
-    """Return the namespaces of a column that `encode_namespaces` made."""
+    """Return the namespaces of a column that `encode_namespaces` returned."""
     if pa.types.is_struct(column.type):
         return decode(column, TIME_WINDOW_TYPE)
     return column.to_pylist() if pa.types.is_int64(column.type) else decode(column, _OPAQUE_TYPE)

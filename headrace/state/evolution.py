@@ -17,7 +17,8 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.state import FieldChange
 
 FieldChanges = Mapping[str, FieldChange]
-"""Declared changes by the field's path, names joined by dots; list elements and map values have that of the whole."""
+"""Declared changes by the field's path: names joined by dots; list elements and map values use their container's path.
+"""
 _WIDER: Final[dict[pa.DataType, frozenset[pa.DataType]]] = {
     pa.int8(): frozenset({pa.int16(), pa.int32(), pa.int64()}),
     pa.int16(): frozenset({pa.int32(), pa.int64()}),
@@ -27,7 +28,7 @@ _WIDER: Final[dict[pa.DataType, frozenset[pa.DataType]]] = {
 
 
 class StateIncompatibleError(HeadraceError):
-    """The state stored under a name does not fit the state that the program declares now."""
+    """The state stored under a name is incompatible with the state that the program declares now."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -49,7 +50,7 @@ def check_evolution(
     changes: FieldChanges | None = None,
     fixed: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Return why values of `written` cannot be read as `requested`: one sentence per field; empty where they can.
+    """Return why values of `written` cannot be read as `requested`: one sentence per field; empty if they can.
 
     Columns named in `fixed`, such as keys, may not change at all.
     """
@@ -86,7 +87,7 @@ def _differences(
             elif name != field.name:
                 yield f"field '{place}' is declared to have been '{name}', which was not stored"
             elif not field.nullable and _default(place, changes) is None:
-                yield f"field '{place}' is new and takes no null: declare a default"
+                yield f"field '{place}' is new and not nullable: declare a default"
     elif kinds.is_list(old) and kinds.is_list(new):
         yield from _differences(path, old.value_type, new.value_type, changes)
     elif kinds.is_map(old) and kinds.is_map(new):
@@ -100,7 +101,7 @@ def _differences(
 def evolve(
     array: pa.Array, requested: pa.DataType, changes: FieldChanges | None = None, path: str = ""
 ) -> pa.Array:
-    """Return stored values as values of the requested type, which `check_evolution` has found to be possible."""
+    """Return stored values as values of the requested type; call `check_evolution` first."""
     kinds, old = pa.types, array.type
     changes = changes or {}
     if old == requested:

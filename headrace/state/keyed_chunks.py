@@ -1,7 +1,7 @@
 """Keyed state as files: Parquet with one row per value, element or map entry, ordered by key group.
 
 Columns: `key_group`, `key`, `namespace` (states of windows), `list_pos` (lists), `map_key` (maps), `value`,
-`value_row_kind` (if some rows are no plain inserts) and `last_access` (states with a time to live, epoch ms). A reader
+`value_row_kind` (if some rows are not plain inserts) and `last_access` (states with a time to live, epoch ms). A reader
 of some key groups skips the row groups of others.
 """
 
@@ -37,7 +37,7 @@ from headrace.state.evolution import schema_text
 KIND: Final = "kind"
 SCOPE: Final = "scope"
 OPAQUE: Final = "opaque"
-"""Attribute with the columns of pickles: only the program can read them, and their type cannot change."""
+"""Attribute with the names of pickled columns: only the program can read them, and their type cannot change."""
 SCHEMA: Final = "schema"
 """Attribute with the types of key, map key and value, as `evolution.schema_text` writes them."""
 _FILE_BYTES: Final = 32 << 20
@@ -47,7 +47,7 @@ _FILE_BYTES: Final = 32 << 20
 class KeyedStateForm:
     """Description of a state for storage: its kind, the scope of its entries, and its types.
 
-    `scope`: "key" where entries are found by key, "window" by (key, namespace). `value_type` is that of a single value:
+    `scope`: "key" if entries are found by key, "window" if by (key, namespace). `value_type` is that of a single value:
     of a list's elements, of a map's values.
     """
 
@@ -88,14 +88,14 @@ class KeyedStateForm:
 
 
 def opaque_columns(attributes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that are pickles, by a chunk's attributes."""
+    """Return the pickled columns according to a chunk's attributes."""
     named = attributes.get(OPAQUE)
     return tuple(named.split(",")) if named else ()
 
 
 @dataclass
 class KeyedRows:
-    """Rows on their way to a chunk or back, one list per column; all of one length."""
+    """Rows to write to a chunk or read from one, one list per column, all of one length."""
 
     keys: list[Any]
     namespaces: list[Any] | None
@@ -120,15 +120,15 @@ class KeyedRows:
 class Flatten(Protocol):
     """Appends the values of entries as rows, to all columns except keys and namespaces.
 
-    Returns the number of rows of each entry, or None where each is one. Loops run in C where no row needs a decision,
-    since the task waits for the interpreter meanwhile.
+    Returns the number of rows of each entry, or None if each has one. Loops run in C if no row needs a decision,
+    since the task waits for the interpreter lock meanwhile.
     """
 
     def __call__(self, held: list[Any], rows: KeyedRows, /) -> list[int] | None: ...
 
 
 def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> pa.Table:
-    """Return rows in columns. RecordTypeError names the state where a value does not fit the declared type."""
+    """Return rows as columns. RecordTypeError, which names the state, if a value does not fit the declared type."""
     try:
         return pa.table(_columns_of(form, rows, groups))
     except RecordTypeError as error:
@@ -164,8 +164,8 @@ def _columns_of(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> dic
 class ChunkFiles:
     """Writes tables with a column `key_group` as chunks of bounded size.
 
-    Where the groups ascend over all tables, a reader of some groups reads the fewest files and row groups.
-    `expired_until_ms`: rows that were accessed last then or before have expired, and are counted.
+    If the groups ascend over all tables, a reader of some groups reads the fewest files and row groups.
+    `expired_until_ms`: rows with a last access up to this time (epoch ms) have expired, and are counted.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class ChunkFiles:
         return self._chunks
 
     def flush(self) -> None:
-        """End the file, if one has begun."""
+        """End the current file, if there is one."""
         tables, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not tables:
             return

@@ -1,7 +1,7 @@
 """Operator state: state that belongs to a subtask and not to a key. It is always on the heap.
 
 The mode of a state says how it is redistributed at another parallelism: the items of a SPLIT list are dealt out evenly,
-a UNION list goes to every subtask as a whole, and a BROADCAST map is the same on all subtasks.
+every subtask receives a whole UNION list, and a BROADCAST map is the same on all subtasks.
 
 A snapshot has one Parquet chunk per state, with a row per item of a list or entry of a broadcast map, in the columns
 `map_key` (broadcast) and `value`. The coordinator deals out items by the chunk's attributes alone. `ItemState` is a
@@ -62,8 +62,8 @@ _TYPE: Final = "type"
 class FrozenOperatorState:
     """Frozen operator state of one subtask; shares nothing with the live state.
 
-    `items`: the values of a list, or the (key, value) pairs of a broadcast state. `type_info` is the descriptor's:
-    that of the list or of the map.
+    `items`: the values of a list, or the (key, value) pairs of a broadcast state. `type_info`: the declared type of
+    the whole list or map.
     """
 
     name: str
@@ -95,7 +95,7 @@ class OperatorStateBackend(OperatorStateStore):
         return state
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """Return a map that every subtask must change alike."""
+        """Return a map that must be changed in the same way on every subtask."""
         state = self._state(state_descriptor, OperatorStateMode.BROADCAST, HeapBroadcastState)
         assert isinstance(state, HeapBroadcastState)
         return state
@@ -105,7 +105,7 @@ class OperatorStateBackend(OperatorStateStore):
         return [self.freeze_one(name) for name in self.names()]
 
     def names(self) -> list[str]:
-        """Return the names of all states, also of restored ones that were not requested yet."""
+        """Return the names of all states, including restored ones that were not requested yet."""
         return [*self._states, *self._restored]
 
     def freeze_one(self, name: str) -> FrozenOperatorState:
@@ -157,15 +157,15 @@ class _HeldState:
         self.type_info = descriptor.type_info
 
     def frozen_items(self) -> Iterable[Any]:
-        """Return the items of a snapshot, not copied yet."""
+        """Return the items for a snapshot, without copying them."""
         raise NotImplementedError
 
     def take_items(self, items: Iterable[Any]) -> None:
-        """Restore the items of a snapshot."""
+        """Restore the state from the items of a snapshot."""
         raise NotImplementedError
 
     def _kept(self, check: RoundTripNormalizer, value: Any) -> Any:
-        """Return the form of `value` that the declared type keeps; StateAccessError if it is not of that type."""
+        """Return `value` in the stored form of the declared type; StateAccessError if it is not of that type."""
         try:
             return check.keep(value)
         except RecordTypeError as error:
@@ -206,7 +206,7 @@ class OperatorListState(_HeldState, ListState[Any]):
     def _checked(self, values: Iterable[Any]) -> list[Any]:
         checked = list(values)
         if any(value is None for value in checked):
-            raise StateAccessError(f"list state '{self.name}' takes no None elements")
+            raise StateAccessError(f"list state '{self.name}' does not accept None as an element")
         return [self._kept(self._element_check, value) for value in checked]
 
 
@@ -260,7 +260,7 @@ class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
         self._entries = dict(items)
 
     def _looked_up(self, key: Any) -> Any:
-        """Return the form that is kept of `key`, or `key` itself if it has none and cannot be found."""
+        """Return the stored form of `key`, or `key` itself if it has none, so that it is not found."""
         try:
             return self._key_check.keep(key)
         except RecordTypeError:
@@ -281,19 +281,19 @@ def _check_same(
         )
     if known_type != type_info:
         raise StateAccessError(
-            f"operator state '{name}' holds {known_type}, and is asked for as {type_info}: use one descriptor for both"
+            f"operator state '{name}' holds {known_type}, but is requested as {type_info}: use one descriptor for both"
         )
 
 
 def _refuse_ttl(descriptor: StateDescriptor) -> None:
     if descriptor.ttl_config is not None and descriptor.ttl_config.is_enabled():
         raise StateAccessError(
-            f"operator state '{descriptor.get_name()}' asks for a time to live, which only keyed state has"
+            f"operator state '{descriptor.get_name()}' requests a time to live, which only keyed state has"
         )
 
 
 class ItemState(Snapshotable):
-    """List of opaque items of one table and name; `items` are those of the next checkpoint."""
+    """List of opaque items of one table and name; `items` are written at the next checkpoint."""
 
     def __init__(self, table: StateTable, name: str) -> None:
         self._table = table
@@ -301,7 +301,7 @@ class ItemState(Snapshotable):
         self.items: Sequence[bytes] = ()
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenItems":
-        """Return the present items: bytes, which never change."""
+        """Return the present items, which are immutable bytes."""
         return FrozenItems(self._table, self._name, tuple(self.items))
 
 
@@ -326,7 +326,7 @@ class FrozenItems(FrozenState):
 
 
 def read_items(chunks: Sequence[StateChunk], reader: SnapshotReader) -> list[bytes]:
-    """Return the items of restored chunks that are this subtask's own, in order."""
+    """Return this subtask's own items of the restored chunks, in order."""
     items: list[bytes] = []
     for chunk in chunks:
         table = pq.read_table(pa.BufferReader(reader.read(chunk.file)))
@@ -351,12 +351,12 @@ class OperatorStateSnapshots(Snapshotable):
         self._backend = backend
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenOperatorStates":
-        """Return copies of the items: they are few."""
+        """Return copies of all items; there are few."""
         return FrozenOperatorStates(self._backend.freeze())
 
 
 class FrozenOperatorStates(FrozenState):
-    """Frozen operator states of one operator, written one chunk each."""
+    """Frozen operator states of one operator, written as one chunk each."""
 
     def __init__(self, states: Sequence[FrozenOperatorState]) -> None:
         self._states = states
@@ -366,7 +366,7 @@ class FrozenOperatorStates(FrozenState):
 
 
 def live_operator_states(backend: OperatorStateBackend) -> list[LiveSource]:
-    """Return a source of live rows per state: it is copied at once, as for a snapshot, and cut later."""
+    """Return a source of live rows per state; each copies its state when it is opened, and returns it in slices."""
 
     def source(name: str) -> LiveSource:
         def opened(keys: pa.Array | None) -> LiveRows:

@@ -42,7 +42,7 @@ _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable
 
 
 class NothingToRead:
-    """The SnapshotReader of states that begin empty."""
+    """SnapshotReader of an operator that starts without restored state."""
 
     def read(self, file: StateFile) -> memoryview:
         raise AssertionError("nothing was restored, so there is nothing to read")
@@ -52,7 +52,7 @@ class NothingToRead:
 
 
 def _key_type_of(types: OperatorTypes) -> TypeInformation:
-    """Return the type of the keys; a stream without keys has one key for all its records, an integer."""
+    """Return the type of the keys; a stream without keys has one integer key for all its records."""
     key_types = {one.key_type for one in types.inputs if one.key_type is not None}
     if not key_types:
         return Types.LONG()
@@ -63,7 +63,7 @@ class OperatorStateHandler:
     """The states of one operator on one subtask. Mailbox thread only.
 
     `key_groups`: the subtask's own; `restored`: the state that it starts from, or None for a fresh start. `scratch`:
-    a directory where backends may keep files while the operator lives (empty: nowhere).
+    a directory where backends may keep files while the operator lives; empty if there is none.
     """
 
     def __init__(
@@ -96,8 +96,10 @@ class OperatorStateHandler:
         self._operator_state: OperatorStateBackend | None = None
 
     def create_keyed_backend(self) -> TypedStateBackend[Any]:
-        """Return the operator's backend of keyed state, of `state.backend.type`; called once, in `open`."""
-        assert self._keyed_backend is None, "an operator has one keyed backend"
+        """Return the operator's keyed state backend, of the type `state.backend.type`; called once, in `open`."""
+        assert self._keyed_backend is None, (
+            "the keyed backend of an operator can be created only once"
+        )
         self._keyed_backend = self._new_backend()
         return self._keyed_backend
 
@@ -120,22 +122,24 @@ class OperatorStateHandler:
         if native:
             raise StateIncompatibleError(
                 f"the state of operator '{self._operator_name}' is in RocksDB's own files, which 'state.backend.type: "
-                "hashmap' cannot read: go on with 'rocksdb', or restore a canonical savepoint taken with it"
+                "hashmap' cannot read: continue with 'rocksdb', or restore a canonical savepoint taken with it"
             )
         return HeapKeyedStateBackend(self.key_space, self._restored_keyed, self._clock)
 
     @property
     def operator_state(self) -> OperatorStateBackend:
-        """States that belong to the subtask."""
+        """Operator state of the subtask, which belongs to no key."""
         if self._operator_state is None:
             self._operator_state = OperatorStateBackend()
             restore_operator_state(self._operator_state, self._chunks, self.reader)
         return self._operator_state
 
     def register(self, name: str, snapshotable: Snapshotable) -> Sequence[StateChunk]:
-        """Let `snapshotable` take part in snapshots; return the chunks restored under `name`, that of its own chunks.
+        """Let `snapshotable` take part in snapshots; return the chunks that were restored under `name`.
 
-        Restored chunks may hold key groups of other subtasks: take those in `key_space.key_groups`.
+        `name` is also that of the chunks that it writes. Restored chunks may hold key groups of other subtasks: use
+        only those
+        in `key_space.key_groups`.
         """
         assert name not in self._snapshotables, f"'{name}' is registered already"
         self._snapshotables[name] = snapshotable
@@ -146,18 +150,18 @@ class OperatorStateHandler:
         ]
 
     def account_of(self, state_name: str) -> StateMemory:
-        """Return the account of what a columnar state holds, which ends with `close`."""
+        """Return the account of a columnar state's size; it ends with `close`."""
         account = StateMemory(self._operator_name, state_name, self._settings)
         self._accounts.append(account)
         return account
 
     @property
     def row_buffer_bytes(self) -> int:
-        """Size of the rows that the operator collects before it writes them out."""
+        """Size in bytes of the rows that the operator collects before it writes them out."""
         return row_buffer_bytes(self._settings)
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenState]:
-        """Return all present state, to be written on another thread."""
+        """Return all present state in a frozen form, to be written on another thread."""
         self._warn_of_pickles()
         return [
             FrozenPart(part.freeze(checkpoint_id, options), self._operator_name)
@@ -165,7 +169,7 @@ class OperatorStateHandler:
         ]
 
     def live_sources(self) -> list[LiveSource]:
-        """Return the sources of live rows of all states, except splits and items of connectors."""
+        """Return the sources of live rows of all states, except the splits and items of connectors."""
         if self._keyed_backend is None:
             sources = waiting_sources(self._restored_keyed)
         else:

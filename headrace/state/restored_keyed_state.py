@@ -1,7 +1,7 @@
 """RestoredKeyedState: keyed state of a restored checkpoint, until the operator requests it by name.
 
 States are requested late, some only at the first record. States that are never requested go into later snapshots as
-they are, so that a job that leaves a state out for a while does not lose it. Source: Flink HeapRestoreOperation.
+they are, so that a job that does not use a state for a while does not lose it. Source: Flink HeapRestoreOperation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ from headrace.state.keyed_chunks import (
 
 @dataclass(frozen=True)
 class KeySpace:
-    """The keys of one operator on one subtask: their type, and the key groups that are its own."""
+    """The keys of one operator on one subtask: their type, and the subtask's own key groups."""
 
     key_type: TypeInformation
     key_groups: range
@@ -51,7 +51,7 @@ _Part = tuple[dict[str, str], Iterable[pa.Table]]
 
 
 class RestoredKeyedState:
-    """KEYED chunks by state. Mailbox thread; `write_unclaimed` on another."""
+    """KEYED chunks by state name. Mailbox thread, except `write_unclaimed`."""
 
     def __init__(
         self, chunks: Sequence[StateChunk], reader: SnapshotReader, key_groups: range
@@ -68,9 +68,11 @@ class RestoredKeyedState:
     def claim(
         self, form: KeyedStateForm, changes: FieldChanges | None = None
     ) -> Iterator[KeyedRows]:
-        """Yield the rows of a state in its form, and hand them over to the caller. StateIncompatibleError.
+        """Yield the rows of a state in the requested form; the caller owns the state from now on.
 
-        `changes`: what the program declares of fields that differ from what was stored.
+        `changes`: the declared changes of fields since the rows were stored. StateIncompatibleError if the stored form
+        cannot
+        be converted.
         """
         chunks = self._waiting.pop(form.name, [])
         for chunk in chunks:
@@ -81,7 +83,7 @@ class RestoredKeyedState:
         self._held.pop(form.name, None)
 
     def holds(self, name: str) -> bool:
-        """Return whether there is a state of that name that was not requested yet."""
+        """Return whether there is a restored state of that name that was not requested yet."""
         return name in self._waiting
 
     def unclaimed(self) -> dict[str, list[StateChunk]]:
@@ -91,7 +93,7 @@ class RestoredKeyedState:
     def write_unclaimed(
         self, unclaimed: dict[str, list[StateChunk]], writer: SnapshotWriter
     ) -> list[StateChunk]:
-        """Write states again as they were; any thread."""
+        """Write states unchanged; any thread."""
         written: list[StateChunk] = []
         for name, chunks in unclaimed.items():
             parts: list[_Part] = [
@@ -106,7 +108,7 @@ class RestoredKeyedState:
         return written
 
     def _parts(self, name: str, chunks: Sequence[StateChunk]) -> "Iterator[_Part]":
-        """Yield chunk by chunk: old subtasks may have stored a state in different forms."""
+        """Yield the rows chunk by chunk, as former subtasks may have stored a state in different forms."""
         held = self._held.get(name)
         if held is not None:
             yield from held
@@ -116,7 +118,7 @@ class RestoredKeyedState:
 
 
 class UnclaimedStates(Snapshotable):
-    """Restored keyed state of an operator that keeps none any more: it stays in later snapshots."""
+    """Restored keyed state of an operator that no longer has any: it is kept in later snapshots."""
 
     def __init__(self, restored: RestoredKeyedState) -> None:
         self._restored = restored
@@ -126,7 +128,7 @@ class UnclaimedStates(Snapshotable):
 
 
 class FrozenUnclaimed(FrozenState):
-    """Frozen state of the restored states that were never requested."""
+    """Frozen form of the restored states that were never requested."""
 
     def __init__(self, restored: RestoredKeyedState) -> None:
         self._restored = restored
@@ -165,7 +167,7 @@ def check_form(
         found = attributes.get(attribute)
         if found != wanted:
             raise StateIncompatibleError(
-                f"state '{form.name}' was stored as {found} state and is asked for as {wanted} state ({what})",
+                f"state '{form.name}' was stored as {found} state but is requested as {wanted} state ({what})",
                 "give the new state another name",
             )
     reasons = [
@@ -174,13 +176,13 @@ def check_form(
     ]
     if reasons:
         raise StateIncompatibleError(
-            f"state '{form.name}' cannot follow its new type, as {'; '.join(reasons)}",
+            f"state '{form.name}' cannot be converted to its new type: {'; '.join(reasons)}",
             "declare renames and defaults with the descriptor's evolve_field, or give the new state another name",
         )
 
 
 def _opaque_differences(form: KeyedStateForm, attributes: Mapping[str, str]) -> Iterator[str]:
-    """Yield columns that were pickles and are not now, or the reverse: both are binary to Arrow."""
+    """Yield the columns that are pickled in one of the two forms and not in the other: both are binary to Arrow."""
     wanted, found = set(opaque_columns(form.attributes())), set(opaque_columns(attributes))
     for column in sorted(wanted ^ found):
         was, now = ("undeclared", "declared") if column in found else ("declared", "undeclared")

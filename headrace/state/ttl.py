@@ -1,4 +1,4 @@
-"""Time to live: when an entry has expired, and what reading and writing do about it; the same for every backend.
+"""Time to live: the expiry of state entries, and its effect on reads and writes; the same for every backend.
 
 A value lives from its last access; at last access + time to live it has expired. There are two clocks, and neither
 moves while a batch is handled, so that all its rows see the same entries. Source: Flink StateTtlConfig, TtlUtils,
@@ -22,24 +22,24 @@ from headrace.functions.state_ttl import (
 )
 
 NO_STAMP: Final = MIN_TIMESTAMP
-"""Last access of what was written without a time to live, or before there was any event time."""
+"""Last access of a value that was written without a time to live, or before the first watermark."""
 
 _MAX_TIME_MS: Final = 2**63 - 1
 
 
 class TtlClock(Protocol):
-    """Clock by which a time to live is counted. Mailbox thread only."""
+    """Clock that measures the time to live. Mailbox thread only."""
 
     def now_ms(self) -> int:
         """Return the time that decides whether a value has expired."""
         ...
 
     def access_ms(self) -> int:
-        """Return the time with which an access stamps a value; not before `now_ms`."""
+        """Return the time to store as the last access of a value accessed now; not before `now_ms`."""
         ...
 
     def untimed_ms(self) -> int:
-        """Return the time of last access for values whose stamp is NO_STAMP."""
+        """Return the last access to assume for values whose stamp is NO_STAMP."""
         ...
 
 
@@ -74,9 +74,9 @@ class BatchClock:
 class EventClock:
     """Event time: an access is stamped with the record's timestamp, and values expire by the watermark.
 
-    If accesses were stamped with the watermark, one that lags and then leaps, as while a backlog is read, would expire
+    If accesses were stamped with the watermark, a watermark that lags and then leaps, as with a backlog, would expire
     values that records of that time still use. While timers fire, the present time is that of the timer, however far
-    the watermark leapt: the state that they find does not depend on how often watermarks come.
+    the watermark leapt: the state that timers find does not depend on how often watermarks come.
     """
 
     def __init__(self) -> None:
@@ -108,14 +108,14 @@ class EventClock:
                 self._first_ms = time_ms
 
     def restart(self) -> None:
-        """Begin again: records of other keys follow, whose time begins anew."""
+        """Restart the clock: the following records have other keys, whose time begins anew."""
         self._now_ms = self._first_ms = MIN_TIMESTAMP
 
     def along(self, keys: Sequence[Any], timestamps: Timestamps | None) -> Iterator[Any]:
         """Yield `keys` of the records of a batch, whose times are `timestamps`.
 
         An access finds the time of its record by the iterator's position, as states may be requested while records are
-        handled; without a state in event time this costs nothing.
+        handled. Without a state in event time this costs nothing.
         """
         self._to_come, self._timestamps = iter(keys), timestamps
         return self._to_come
@@ -141,7 +141,7 @@ class TtlRules:
 
     @classmethod
     def of(cls, descriptor: StateDescriptor) -> "TtlRules | None":
-        """Return the rules of a state, or None where it has no time to live."""
+        """Return the rules of a state, or None if it has no time to live."""
         config: StateTtlConfig | None = descriptor.ttl_config
         if config is None or not config.is_enabled():
             return None
@@ -171,11 +171,11 @@ class TtlRules:
 
 @dataclass(frozen=True)
 class TtlClocks:
-    """The two clocks of a backend."""
+    """The processing-time and event-time clocks of a backend."""
 
     processing: BatchClock
     event: EventClock
 
     def of(self, rules: TtlRules) -> TtlClock:
-        """Return the clock of a state with these rules."""
+        """Return the clock that the rules of a state require."""
         return self.event if rules.is_event_time else self.processing

@@ -1,7 +1,7 @@
 """Bases of keyed state: `TypedStateBackend` registers the handles of states, and `TypedState` is the base of handles.
 
-A handle keeps values in the form of their declared type, in which a snapshot gives them back, so that a restore changes
-nothing. `KeyForms` converts the keys of map states. Source: Flink AbstractKeyedStateBackend.
+A handle converts values to the form of their declared type, the one that a snapshot restores, so that a restore
+changes nothing. `KeyForms` converts the keys of map states. Source: Flink AbstractKeyedStateBackend.
 """
 
 from abc import abstractmethod
@@ -27,7 +27,7 @@ from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
 
 
 class TypedState(State):
-    """Base: the state of a descriptor, addressed by the current entry of a scope."""
+    """Base of the handles: the state of a descriptor, addressed by the current entry of a scope."""
 
     kind: ClassVar[str]
 
@@ -42,7 +42,7 @@ class TypedState(State):
         self._takes_none = isinstance(descriptor, ListStateDescriptor) and descriptor.takes_none
 
     def single_value_type(self) -> TypeInformation:
-        """Return the type of a single value, which is that of one row's value in a snapshot."""
+        """Return the type of a single value: the type of the column `value` in a snapshot."""
         descriptor = self.descriptor
         if isinstance(descriptor, ListStateDescriptor):
             return descriptor.element_type
@@ -51,13 +51,13 @@ class TypedState(State):
         return descriptor.type_info
 
     def merge_entry(self, target: Any, source: Any) -> None:
-        """Move the value at `source`, if any, into that at `target`."""
+        """Merge the value at `source`, if any, into the value at `target`, and remove it."""
         raise StateAccessError(
-            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
+            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, which merging windows require"
         )
 
     def _kept(self, value: Any) -> Any:
-        """Return the form of `value` that the declared type keeps; StateAccessError if it is not of that type."""
+        """Return `value` in the stored form of the declared type; StateAccessError if it is not of that type."""
         form_of = self._form_of
         if (
             form_of is None
@@ -71,11 +71,11 @@ class TypedState(State):
             raise misfit(self.descriptor, error) from None
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
-        """Return the forms of a list's elements that the declared type keeps."""
+        """Return the elements of a list in the stored form of the declared type."""
         checked = list(values)
         if not self._takes_none and any(value is None for value in checked):
             raise StateAccessError(
-                f"list state '{self.descriptor.get_name()}' takes no None elements"
+                f"list state '{self.descriptor.get_name()}' does not accept None as an element"
             )
         return list(map(self._kept, checked))
 
@@ -152,7 +152,7 @@ class TypedStateBackend(KeyedStateBackend, Snapshotable, Generic[Handle]):
             )
         if handle.scope is not scope:
             raise StateAccessError(
-                f"state '{name}' is already registered, once per key and once per window: use two names"
+                f"state '{name}' is requested both per key and per window: use two names"
             )
         return handle
 
@@ -160,7 +160,7 @@ class TypedStateBackend(KeyedStateBackend, Snapshotable, Generic[Handle]):
         for descriptor_class, handle_class in self.handle_classes.items():
             if isinstance(descriptor, descriptor_class):
                 return handle_class
-        raise StateAccessError(f"{type(descriptor).__name__} describes no kind of keyed state")
+        raise StateAccessError(f"{type(descriptor).__name__} does not describe a keyed state")
 
     def _form(self, handle: Handle) -> KeyedStateForm:
         descriptor = handle.descriptor
@@ -192,7 +192,7 @@ def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessEr
 
 
 class KeyForms:
-    """Converts the keys of a map state to the form that is kept and looked up."""
+    """Converts the keys of a map state to the form that is stored and looked up."""
 
     def __init__(self, descriptor: MapStateDescriptor) -> None:
         self._descriptor = descriptor
@@ -205,7 +205,7 @@ class KeyForms:
         self._lowest, self._highest = check.lowest, check.highest
 
     def kept(self, key: Any) -> Any:
-        """Return the form to be kept; StateAccessError if `key` is not of the declared type."""
+        """Return the stored form of `key`; StateAccessError if `key` is not of the declared type."""
         if (type(key) is int and self._lowest <= key <= self._highest) or type(key) in self.fitting:
             return key
         try:
@@ -214,7 +214,7 @@ class KeyForms:
             raise misfit(self._descriptor, error) from None
 
     def looked_up(self, key: Any) -> Any:
-        """Return the form that is kept of `key`, or `key` itself if it has none and cannot be found."""
+        """Return the stored form of `key`, or `key` itself if it has none, so that it is not found."""
         if type(key) in self.plain:
             return key
         try:

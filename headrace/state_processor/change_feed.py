@@ -1,9 +1,8 @@
-"""ChangeFeed: changes of a state between two checkpoints of a job: rows that were inserted, updated or deleted.
+"""ChangeFeed: the changes of a state between two checkpoints of a job, as inserted, updated or deleted rows.
 
 Files that both checkpoints have, by name or by content, are not read: their rows are the same in both. The others are
-compared key group range by range, entry by entry. Applied to the rows of the first checkpoint, the changes give
-those of the second.
-Source: Spark's state data source, `readChangeFeed`.
+compared entry by entry, one range of key groups after another. Applied to the rows of the first checkpoint, the changes
+yield those of the second. Source: Spark's state data source, `readChangeFeed`.
 """
 
 import dataclasses
@@ -63,15 +62,20 @@ class ChangeFeed:
         operator: str | None = None,
         state: str | None = None,
     ) -> "ChangeFeed":
-        """Return the changes of a state from one checkpoint to a later one. StateProcessorError."""
+        """Return the changes of a state from one checkpoint to a later one.
+
+        StateProcessorError if there are no changes to show.
+        """
         if start.checkpoint_id > end.checkpoint_id:
             raise StateProcessorError(
-                f"changes lead from an earlier checkpoint to a later one, and {start.checkpoint_id} is later than "
-                f"{end.checkpoint_id}: give them the other way round"
+                f"changes lead from an earlier checkpoint to a later one, but {start.checkpoint_id} is later than "
+                f"{end.checkpoint_id}: swap them"
             )
         known = {name for name, one in STATE_TABLES.items() if one in BY_KEY_GROUP}
         if table not in known:
-            raise UnknownStateError(f"there are no changes of the table '{table}'", sorted(known))
+            raise UnknownStateError(
+                f"changes of the table '{table}' cannot be computed", sorted(known)
+            )
         before = _found(start, table, operator, state)
         after = _found(end, table, operator, state)
         either = after or before
@@ -81,7 +85,7 @@ class ChangeFeed:
         schema = _schema_of_both(before, after)
         if not identity_columns(either):
             raise StateProcessorError(
-                f"{either.title} has rows that nothing but the operator tells apart"
+                f"{either.title} has rows without a key that distinguishes them"
             )
         before, after = _without_common(before, after)
         fields = [pa.field(CHANGE_TYPE, pa.string()), *nullable_schema(schema)]
@@ -99,7 +103,7 @@ class ChangeFeed:
         before = _rows(part.before, state.schema, part.key_groups, reader)
         after = _rows(part.after, state.schema, part.key_groups, reader)
         identity = identity_columns(state)
-        # The key group follows from the key, and is another one only where there are more or fewer of them.
+        # The key group follows from the key, and differs only if the number of key groups differs.
         others = [one for one in state.schema.names if one not in (*identity, KEY_GROUP)]
         old_keys = hashable_rows(before, identity)
         old = dict(zip(old_keys, hashable_rows(before, others), strict=True))
@@ -138,7 +142,10 @@ class ChangeFeed:
 def _found(
     snapshot: CompletedCheckpoint, table: str, operator: str | None, state: str | None
 ) -> StoredState | None:
-    """Return the state; None if the checkpoint has none of this name, as before its first row. StateProcessorError."""
+    """Return the state; None if the checkpoint has none with this name, as before its first row.
+
+    StateProcessorError.
+    """
     try:
         return stored_state(snapshot.metadata, STATE_TABLES[table], operator, state)
     except UnknownStateError:
@@ -148,7 +155,7 @@ def _found(
 
 
 def _schema_of_both(before: StoredState | None, after: StoredState | None) -> pa.Schema:
-    """Return the columns of both. StateSchemaError if a column has two types."""
+    """Return the columns of both states. StateSchemaError if a column has two types."""
     if before is None or after is None:
         either = after or before
         assert either is not None
@@ -169,7 +176,7 @@ def _under(state: StoredState, schema: pa.Schema) -> StoredState:
 def _without_common(
     before: StoredState | None, after: StoredState | None
 ) -> tuple[StoredState | None, StoredState | None]:
-    """Return both without their common files: an entry is in one file only, so that those entries are equal."""
+    """Return both states without their common files, which contain equal entries, as an entry is in only one file."""
     if before is None or after is None or before.max_parallelism != after.max_parallelism:
         return before, after
     left = [_content_of(one) for one in before.chunks]
@@ -220,6 +227,6 @@ def _rows(
     rows = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
     if VALUE_ROW_KIND not in schema.names:
         return rows
-    # Files have the column only where some row is no plain insert.
+    # Files have the column only if some row is not a plain insert.
     kinds = pc.fill_null(rows.column(VALUE_ROW_KIND), pa.scalar(0, pa.int8()))
     return rows.set_column(schema.get_field_index(VALUE_ROW_KIND), VALUE_ROW_KIND, kinds)

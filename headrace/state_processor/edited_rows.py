@@ -1,8 +1,9 @@
-"""Rows that an edit writes into a state: checked as a job's own rows would be, and written as its chunks.
+"""Checks the rows that an edit writes into a state, and writes them as a job's chunks.
 
 The checks: columns have the state's types; no key, namespace or position is missing, nor a value, map key or row count
-where the parent has them all; the key group and a stored hash are those of the key; no two rows belong to one entry;
-positions of lists are 0, 1, 2 …; timers belong to their service. Each raises an error that names the first wrong row.
+if no row of the parent lacks one; the key group and a stored hash are those of the key; no two rows belong to one
+entry; positions of lists are 0, 1, 2 …; timers belong to their service. Each raises an error that names the first wrong
+row.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -62,10 +63,10 @@ _PIECE_ROWS: Final = 65_536
 
 @dataclass(frozen=True)
 class EditTarget:
-    """The state whose rows are replaced, and what may be done to find its key groups.
+    """The state whose rows are replaced, and the ways to find the key groups of its rows.
 
-    `other_hashing`: a second way that gives all rows of the parent their key groups. `hash_columns`: which columns may
-    be the key behind a stored hash; none where that is not known.
+    `other_hashing`: a second way by which all rows of the parent have their key groups. `hash_columns`: the sets of
+    columns that may be the key of a stored hash; empty if they are unknown.
     """
 
     state: StoredState
@@ -76,7 +77,7 @@ class EditTarget:
 
 
 def entry_columns(state: StoredState) -> list[str]:
-    """Return the columns that say which entry a row belongs to."""
+    """Return the columns that identify the entry of a row."""
     names = [KEY, NAMESPACE]
     if state.table is StateTable.TIMERS:
         names = [*TIMER_COLUMNS, KEY, NAMESPACE]
@@ -86,7 +87,7 @@ def entry_columns(state: StoredState) -> list[str]:
 
 
 def identity_columns(state: StoredState) -> list[str]:
-    """Return the columns that no two rows have alike; none where only the operator knows."""
+    """Return the columns whose values differ in any two rows; empty if only the operator knows them."""
     if state.table is StateTable.COLUMNAR and WINDOW_START not in state.schema.names:
         return []
     within = [name for name in (LIST_POS, MAP_KEY) if name in state.schema.names]
@@ -100,7 +101,7 @@ def null_error(state: StoredState, rows: pa.Table, name: str, reason: str) -> Ed
 
 
 def check_nulls(state: StoredState, rows: pa.Table, reader: SnapshotReader) -> None:
-    """Refuse a null that the state's own rows never have in its column, such as an outer join leaves behind."""
+    """Refuse a null in a column in which the parent has none, such as an outer join creates."""
     checked = [MAP_KEY, _WINDOW_ROWS, *(one for one in rows.column_names if one.startswith("$"))]
     if LIST_POS not in rows.column_names:  # elements of lists may be null
         checked.append(VALUE)
@@ -109,14 +110,16 @@ def check_nulls(state: StoredState, rows: pa.Table, reader: SnapshotReader) -> N
             continue
         stored = (table for one in state.chunks for table in chunk_rows(state, one, reader))
         if not any(table.column(name).null_count for table in stored):
-            reason = f"has no {name}, which every row of the parent has"
+            reason = f"has no {name}, but every row of the parent has one"
             raise null_error(state, rows, name, reason)
 
 
 def check_schema(state: StoredState, given: pa.Schema) -> None:
-    """StateSchemaError where columns of these types cannot be a state's rows; `expired` may come along, as read."""
+    """Raise StateSchemaError if columns of these types cannot be a state's rows; a column `expired` is allowed."""
     known = [*state.schema.names, *([EXPIRED] if state.table is StateTable.KEYED else [])]
-    differences = [f"'{name}' is no column of it" for name in given.names if name not in known]
+    differences = [
+        f"'{name}' is not a column of the state" for name in given.names if name not in known
+    ]
     if len(set(given.names)) != len(given.names):
         differences.append("two columns have one name")
     for field in state.schema:
@@ -132,7 +135,7 @@ def check_schema(state: StoredState, given: pa.Schema) -> None:
 def check_hashes(
     target: EditTarget, rows: pa.Table, groups: Sequence[int], reader: SnapshotReader
 ) -> None:
-    """Refuse a stored hash that is not that of the row's key or, where the key is not known, not in the parent."""
+    """Refuse a stored hash that differs from that of the row's key or, if the key is unknown, is not in the parent."""
     if target.hashing is not KeyHashing.HASHES:
         return
     state = target.state
@@ -161,13 +164,13 @@ def check_unique(target: EditTarget, rows: pa.Table) -> None:
     seen: set[Hashable] = set()
     for place, one in enumerate(identity):
         if one in seen:
-            reason = f"is there twice: {', '.join(names)} must differ"
+            reason = f"occurs twice: {', '.join(names)} must differ"
             raise EditRefusedError(target.state.title, row_at(rows, place), reason)
         seen.add(one)
 
 
 def check_positions(target: EditTarget, rows: pa.Table) -> None:
-    """Refuse a list whose positions, in the order of the rows, do not count from 0."""
+    """Refuse a list whose positions, in the order of the rows, are not 0, 1, 2 and so on."""
     if LIST_POS not in rows.column_names:
         return
     expected, last = 0, None
@@ -175,19 +178,19 @@ def check_positions(target: EditTarget, rows: pa.Table) -> None:
     for place, entry in enumerate(hashable_rows(rows, entry_columns(target.state))):
         expected, last = (expected + 1 if entry == last else 0), entry
         if positions[place] != expected:
-            reason = f"has list_pos {positions[place]} where {expected} is next"
+            reason = f"has list_pos {positions[place]}, but {expected} is next"
             raise EditRefusedError(target.state.title, row_at(rows, place), reason)
 
 
 def check_timers(target: EditTarget, rows: pa.Table) -> None:
-    """Refuse a timer of another service, or of no domain."""
+    """Refuse a timer of another service, or without a valid domain."""
     if target.state.table is not StateTable.TIMERS:
         return
     allowed = {TIMER_SERVICE: frozenset({target.state.name}), TIMER_DOMAIN: TIMER_DOMAINS}
     for name, values in allowed.items():
         for place, value in enumerate(rows.column(name).to_pylist()):
             if value not in values:
-                reason = f"has a {name} that is none of {', '.join(sorted(values))}"
+                reason = f"has a {name} that is not one of {', '.join(sorted(values))}"
                 raise EditRefusedError(target.state.title, row_at(rows, place), reason)
 
 
@@ -199,10 +202,10 @@ class SubtaskChunk(msgspec.Struct, frozen=True):
 
 
 class WrittenRows(msgspec.Struct, frozen=True):
-    """Chunks and counts of written rows. `matched_count`: those whose entry the parent has.
+    """Chunks and counts of written rows. `matched_count`: rows whose entry the parent has.
 
-    `changed_count`: matched rows that differ from the parent's. `matched_expired_count`: those whose entry had expired
-    in the parent.
+    `changed_count`: matched rows that differ from the parent's. `matched_expired_count`: matched rows whose entry had
+    expired in the parent.
     """
 
     chunks: tuple[SubtaskChunk, ...] = ()
@@ -224,7 +227,10 @@ class WrittenRows(msgspec.Struct, frozen=True):
 def write_rows(
     target: EditTarget, rows: pa.Table, reader: SnapshotReader, writer: SnapshotWriter
 ) -> WrittenRows:
-    """Check and write rows; every row of a key group that is among them must be. StateProcessorError."""
+    """Check and write rows; they must include all rows of each key group in them.
+
+    StateProcessorError if a row is wrong.
+    """
     if not rows.num_rows:
         return WrittenRows()
     rows = as_stored(target.state, rows)
@@ -243,9 +249,9 @@ def write_rows(
 def write_regrouped(
     target: EditTarget, rows: pa.Table, writer: SnapshotWriter
 ) -> list[SubtaskChunk]:
-    """Write stored rows in the key groups that they have by their keys, whatever groups they were in.
+    """Write stored rows in the key groups that follow from their keys, whatever groups they were in.
 
-    PickledKeysError; EditRefusedError where a row may be in one of two.
+    PickledKeysError; EditRefusedError if a row may belong to one of two groups.
     """
     groups = key_groups_of_rows(target, rows.drop_columns([KEY_GROUP]))
     ordered, _ = _in_order(target, rows, groups)
@@ -253,9 +259,9 @@ def write_regrouped(
 
 
 def as_stored(state: StoredState, rows: pa.Table) -> pa.Table:
-    """Return rows in the columns and types that the state is stored with, `key_group` only where it came along.
+    """Return rows with the columns and types of the stored state, `key_group` only if it is given.
 
-    StateSchemaError, EditRefusedError.
+    StateSchemaError or EditRefusedError if they do not fit.
     """
     check_schema(state, rows.schema)
     columns: dict[str, pa.Array] = {}
@@ -276,7 +282,7 @@ def as_stored(state: StoredState, rows: pa.Table) -> pa.Table:
 
 
 def key_groups_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
-    """Return each row's key group, as `checked_key_groups` does. EditRefusedError for what cannot be a key."""
+    """Return each row's key group, as `checked_key_groups` does. EditRefusedError for a value that cannot be a key."""
     state = target.state
     try:
         groups = checked_key_groups(
@@ -302,7 +308,7 @@ def key_groups_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
 
 
 def owners_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
-    """Return which subtask of the parent owns each row, shape (num_rows,); 0 for all where some row has no key.
+    """Return the parent's subtask that owns each row, shape (num_rows,); 0 for all if a row has no key.
 
     The owner of the rows checks them.
     """
@@ -319,7 +325,7 @@ def owners_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
 
 
 def _in_order(target: EditTarget, rows: pa.Table, groups: KeyGroups) -> tuple[pa.Table, KeyGroups]:
-    """Return rows by key group, those of a list together and by position, with their key groups as a column."""
+    """Return rows ordered by key group, and by position within lists, with their key groups as a column."""
     if LIST_POS in rows.column_names:
         numbers: dict[Hashable, int] = {}
         entries = [
@@ -362,7 +368,7 @@ def _compared(
 
 
 def write_chunks(state: StoredState, rows: pa.Table, writer: SnapshotWriter) -> list[SubtaskChunk]:
-    """Write rows, which are in order of their key groups, as the parent's subtasks would have."""
+    """Write rows, which are ordered by key group, as the parent's subtasks would have."""
     chunks: list[SubtaskChunk] = []
     groups = rows.column(KEY_GROUP).to_numpy()
     for index in range(state.parallelism):
@@ -403,7 +409,7 @@ def _as_jobs_write(state: StoredState, rows: pa.Table) -> list[pa.Table]:
 def without_keys(
     keys: Collection[Hashable], table: pa.Table
 ) -> tuple[pa.Table, frozenset[Hashable]]:
-    """Return the rows of other keys, and which of the keys it had; they are given as `hashable_column` gives them."""
+    """Return the rows of other keys, and the given keys that it has; keys are in the form of `hashable_column`."""
     held = hashable_column(table.column(KEY))
     found = frozenset(key for key in held if key in keys)
     return table.filter(pa.array([key not in found for key in held], pa.bool_())), found

@@ -1,6 +1,6 @@
-"""Edits of a snapshot, each from metadata to metadata: replacing, removing and renaming states, deleting keys.
+"""Edits of a snapshot, which turn metadata into new metadata: replacing, removing and renaming states, deleting keys.
 
-`changing_max_parallelism` puts the rows of an operator into another number of key groups. An edit writes only through
+`changing_max_parallelism` changes the number of key groups of an operator. An edit writes only through
 the `EditContext`; the parent is never changed.
 """
 
@@ -47,7 +47,7 @@ _NAMED_KEYS = 5
 
 @dataclass(frozen=True)
 class EditContext:
-    """Reader and writer of an edit. `folder`: that of the new savepoint, for writers in other processes."""
+    """Reader and writer of an edit. `folder`: the new savepoint's folder, for writers in other processes."""
 
     folder: str
     reader: SnapshotReader
@@ -58,11 +58,11 @@ class EditContext:
 Edited = tuple[CheckpointMetadata, list[StateChange]]
 Edit = Callable[[CheckpointMetadata, EditContext], Edited]
 RowsSource = Callable[[EditTarget, EditContext], WrittenRows]
-"""Checks and writes the rows that replace those of a state; see `write_rows`."""
+"""Function that checks and writes the rows that replace those of a state; see `write_rows`."""
 
 
 def rows_of_table(rows: pa.Table) -> RowsSource:
-    """Return a source of rows that are in memory."""
+    """Return a source of rows in memory."""
 
     def write(target: EditTarget, context: EditContext) -> WrittenRows:
         return write_rows(target, rows, context.reader, context.writer)
@@ -71,7 +71,7 @@ def rows_of_table(rows: pa.Table) -> RowsSource:
 
 
 def replacing(operator: str, name: str | None, table: StateTable, source: RowsSource) -> Edit:
-    """Replace all rows of a state."""
+    """Return an edit that replaces all rows of a state."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         _check_editable(table)
@@ -97,7 +97,10 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
 
 
 def removing(operator: str, name: str | None, table: StateTable | None) -> Edit:
-    """Remove a state; without a name all of the operator, without `table` in all tables that may be edited."""
+    """Return an edit that removes a state; without a name all of the operator.
+
+    Without `table` from all editable tables.
+    """
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
@@ -123,7 +126,7 @@ def removing(operator: str, name: str | None, table: StateTable | None) -> Edit:
 
 
 def renaming(operator: str, name: str, new_name: str) -> Edit:
-    """Give a keyed state another name. Its files stay as they are."""
+    """Return an edit that renames a keyed state. Its files stay as they are."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
@@ -132,7 +135,7 @@ def renaming(operator: str, name: str, new_name: str) -> Edit:
             raise UnknownStateError(f"operator {owner.title} has no keyed state '{name}'", names)
         if new_name in names:
             raise StateProcessorError(
-                f"operator {owner.title} has a keyed state '{new_name}' already: remove it first, or take another name"
+                f"operator {owner.title} has a keyed state '{new_name}' already: remove it first, or use another name"
             )
 
         def renamed(chunk: StateChunk) -> StateChunk:
@@ -151,22 +154,22 @@ def renaming(operator: str, name: str, new_name: str) -> Edit:
 
 
 def moving_operator(operator: str, uid: str) -> Edit:
-    """Give an operator's state to the operator with another uid."""
+    """Return an edit that moves an operator's state to the operator with another uid."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
         new_id = uid_hash_of(uid)
         if any(one.operator_id == new_id for one in metadata.operators):
             raise StateProcessorError(
-                f"the uid '{uid}' is that of an operator of the snapshot already: take another one"
+                f"the uid '{uid}' belongs to an operator of the snapshot already: use another one"
             )
         has_output = any(state.committables for state in owner.subtasks.values()) or any(
             one.operator_id == owner.operator_id for one in metadata.pending_commits
         )
         if has_output:
             raise StateProcessorError(
-                f"operator {owner.title} has prepared output that is known by its id: let the job commit it first, "
-                "by a stop with a savepoint"
+                f"operator {owner.title} has prepared output, which its id identifies: let the job commit it first, "
+                f"by a stop with a savepoint"
             )
         moved = msgspec.structs.replace(owner, operator_id=new_id, uid=uid)
         count = sum(chunk.row_count for state in owner.subtasks.values() for chunk in state.chunks)
@@ -177,7 +180,7 @@ def moving_operator(operator: str, uid: str) -> Edit:
 
 
 def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
-    """Delete all rows of some keys: keyed state, timers and columnar window state of an operator."""
+    """Return an edit that deletes some keys of an operator: keyed state, timers and columnar window state."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
@@ -202,8 +205,8 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
         if missing:
             named = ", ".join(short_repr(keys[index]) for index in sorted(missing)[:_NAMED_KEYS])
             raise StateProcessorError(
-                f"operator {owner.title} keeps nothing of {len(missing)} of the {len(keys)} keys to delete, "
-                f"as {named}: give keys as the column 'key' shows them"
+                f"operator {owner.title} has no state for {len(missing)} of the {len(keys)} keys to delete, such as "
+                f"{named}: give keys as the column 'key' shows them"
             )
         return with_operator(metadata, owner, owner), changes
 
@@ -214,13 +217,13 @@ def _check_editable(table: StateTable) -> None:
     if table not in BY_KEY_GROUP:
         allowed = ", ".join(sorted(one.value for one in BY_KEY_GROUP))
         raise StateProcessorError(
-            f"rows of {table.value} are positions and output that a job counts on, and an edit may break exactly-once: "
-            f"what may be edited is {allowed}"
+            f"rows of {table.value} are positions and output that a job relies on, and an edit could break "
+            f"exactly-once: only {allowed} can be edited"
         )
 
 
 def target_of(state: StoredState, context: EditContext) -> EditTarget:
-    """Return the state with the hashing of its keys. StateProcessorError if that is not known."""
+    """Return the state with the hashing of its keys. StateProcessorError if the hashing is unknown."""
     hashings = hashings_of(
         stored_rows(state, context),
         state.schema,
@@ -244,7 +247,7 @@ def target_of(state: StoredState, context: EditContext) -> EditTarget:
 
 
 def stored_rows(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
-    """Yield all rows of a state, piece by piece."""
+    """Yield all rows of a state in pieces."""
     for chunk in state.chunks:
         yield from chunk_rows(state, chunk, context.reader)
 
@@ -252,7 +255,7 @@ def stored_rows(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
 def _without_keys(
     owner: OperatorSnapshot, state: StoredState, keys: Sequence[Any], context: EditContext
 ) -> tuple[OperatorSnapshot, int, set[int]]:
-    """Return the operator without rows of the keys, the number of these rows, and the keys that had any."""
+    """Return the operator without rows of the keys, the number of these rows, and the keys that had rows."""
     stored = stored_keys(state, keys)
     wanted = frozenset(stored)
     found: set[Hashable] = set()
@@ -294,7 +297,7 @@ def _without(
 def with_chunks_changed(
     owner: OperatorSnapshot, change: Callable[[StateChunk], StateChunk]
 ) -> OperatorSnapshot:
-    """Return the operator with each of its chunks replaced."""
+    """Return the operator with `change` applied to each of its chunks."""
     subtasks = {
         index: OperatorSubtaskState(tuple(map(change, state.chunks)), state.committables)
         for index, state in owner.subtasks.items()
@@ -303,7 +306,7 @@ def with_chunks_changed(
 
 
 def with_chunks_added(owner: OperatorSnapshot, chunks: Sequence[SubtaskChunk]) -> OperatorSnapshot:
-    """Return the operator with some more chunks."""
+    """Return the operator with additional chunks."""
     subtasks = dict(owner.subtasks)
     for one in chunks:
         state = subtasks.get(one.subtask_index, OperatorSubtaskState())
@@ -316,7 +319,7 @@ def with_chunks_added(owner: OperatorSnapshot, chunks: Sequence[SubtaskChunk]) -
 def with_chunks_instead(
     owner: OperatorSnapshot, state: StoredState, chunks: Sequence[SubtaskChunk]
 ) -> OperatorSnapshot:
-    """Return the operator with other chunks in the place of all those of a state."""
+    """Return the operator with `chunks` instead of those of a state."""
     kept = _without(owner, lambda one: one.table is state.table and one.name == state.name)
     return with_chunks_added(kept, chunks)
 
@@ -324,7 +327,7 @@ def with_chunks_instead(
 def with_operator(
     metadata: CheckpointMetadata, before: OperatorSnapshot, after: OperatorSnapshot
 ) -> CheckpointMetadata:
-    """Return the metadata with an operator in the place of another one."""
+    """Return the metadata with one operator replaced."""
     operators = tuple(
         after if one.operator_id == before.operator_id else one for one in metadata.operators
     )
@@ -332,13 +335,13 @@ def with_operator(
 
 
 def changing_max_parallelism(operator: str, max_parallelism: int) -> Edit:
-    """Give all rows of an operator the key groups that their keys have among `max_parallelism`.
+    """Return an edit that assigns all rows of an operator to `max_parallelism` key groups by their keys.
 
     All rows of one state are in memory at a time.
     """
     if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise StateProcessorError(
-            f"{max_parallelism} is no max parallelism: it is from 1 to {MAX_PARALLELISM_LIMIT}"
+            f"{max_parallelism} is not a valid max parallelism: it must be from 1 to {MAX_PARALLELISM_LIMIT}"
         )
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:

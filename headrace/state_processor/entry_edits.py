@@ -1,6 +1,6 @@
-"""EntryChanges: single entries of a keyed state that an edit sets or deletes, by key; all others stay as they are.
+"""EntryChanges: sets or deletes single entries of a keyed state by key; all others stay as they are.
 
-All rows of the state are in memory meanwhile, so that a state may have a bounded number of them.
+All rows of the state are in memory meanwhile, so that their number is limited.
 """
 
 from collections.abc import Hashable, Sequence
@@ -27,14 +27,14 @@ from headrace.state_processor.key_hashing import hashable_column
 from headrace.state_processor.stored_state import StoredState
 
 ENTRY_EDIT_ROWS_MAX: Final = 200_000
-"""Rows of a state of which single entries are edited: Python looks at each of them, in the memory of this process."""
+"""Maximum number of rows of a state for such edits, as this process handles each row in Python."""
 
 
 @dataclass(frozen=True)
 class EntryChanges:
-    """Changes of one state, in their order. Keys and values are JSON values, as `json_values` shows them.
+    """Changes of one state, in order. Keys and values are JSON values, in the form of `json_values`.
 
-    Called as a source of rows: it returns what it wrote.
+    Called as a source of rows, it returns what it wrote.
     """
 
     changes: Sequence["EntryChange"]
@@ -44,13 +44,13 @@ class EntryChanges:
         state = target.state
         if state.row_count > ENTRY_EDIT_ROWS_MAX:
             raise StateProcessorError(
-                f"{state.title} has {state.row_count} rows, and single entries are edited of {ENTRY_EDIT_ROWS_MAX} at "
-                "most: edit it with headrace.spark.state_writer.StateWriter"
+                f"{state.title} has {state.row_count} rows, but single entries can be edited in states of at most "
+                f"{ENTRY_EDIT_ROWS_MAX} rows: edit it with headrace.spark.state_writer.StateWriter"
             )
         if KEY not in state.schema.names or KEY in state.opaque:
             raise StateProcessorError(
                 f"{state.title} has no keys of a declared type: edit it with headrace.spark.state_writer.StateWriter, "
-                "which may load what the job pickled"
+                "which may load the job's pickles"
             )
         rows = pa.concat_tables(stored_rows(state, context)).drop_columns([KEY_GROUP])
         for change in self.changes:
@@ -60,14 +60,17 @@ class EntryChanges:
 
 @dataclass(frozen=True)
 class EntryChange:
-    """One entry by its key. `is_deleted`: it is to go, with all its elements; else `value` becomes its value."""
+    """Change of one entry by its key.
+
+    `is_deleted`: delete the entry with all its elements; else `value` is its new value.
+    """
 
     key: Any
     value: Any = None
     is_deleted: bool = False
 
     def made(self, state: StoredState, rows: pa.Table) -> pa.Table:
-        """Return the rows with this change. StateProcessorError."""
+        """Return the rows with this change applied. StateProcessorError if it cannot be."""
         keys = values_of_json([self.key], state.schema.field(KEY).type, f"the key of {state.title}")
         (key,) = hashable_column(keys)
         return _deleted(state, rows, key) if self.is_deleted else self._set(state, rows, keys, key)
@@ -93,7 +96,7 @@ def _deleted(state: StoredState, rows: pa.Table, key: Hashable) -> pa.Table:
     kept, found = without_keys({key}, rows)
     if not found:
         raise StateProcessorError(
-            f"{state.title} keeps nothing of the key {key!r}: give keys as the column 'key' shows them"
+            f"{state.title} has no entry for the key {key!r}: give keys as the column 'key' shows them"
         )
     return kept
 
@@ -102,11 +105,11 @@ def _check_single_values(state: StoredState) -> None:
     names = state.schema.names
     if VALUE not in names or any(name in names for name in (LIST_POS, MAP_KEY, NAMESPACE)):
         raise StateProcessorError(
-            f"{state.title} has no single value of a key, but elements, entries or windows: delete what it keeps of a "
-            "key, or edit it with headrace.spark.state_writer.StateWriter"
+            f"{state.title} has no single value per key, but elements, entries or windows: delete the whole key, or "
+            f"edit it with headrace.spark.state_writer.StateWriter"
         )
     if VALUE in state.opaque:
         raise StateProcessorError(
-            f"{state.title} has values of no declared type, which are stored as pickles: declare a type, or set "
-            "them in the program"
+            f"{state.title} has values of undeclared type, which are stored as pickles: declare a type, or set them "
+            f"in the program"
         )

@@ -3,10 +3,10 @@
 StateProcessorError
 +- UnknownStateError             no state has this name, or several have
 +- NativeStateError              the state is stored in RocksDB's own files
-+- InFlightRecordsError          records were in flight between tasks: an edit would not reach them
++- InFlightRecordsError          records were in flight between tasks, where an edit cannot change them
 +- StateSchemaError              rows do not have the types that a state is stored with
 +- EditRefusedError              no job could have written the result of an edit
-+- JsonValueError                what was written in JSON is no value of a state's type
++- JsonValueError                a JSON value is not of a state's type
 +- PickledKeysError              keys are stored as pickles, and the caller has not allowed loading them
 """
 
@@ -31,29 +31,30 @@ class UnknownStateError(StateProcessorError):
     def __init__(self, problem: str, known: Sequence[str]) -> None:
         choices = ", ".join(known) or "none"
         super().__init__(
-            f"{problem}: there are {choices}" if known else f"{problem}: there is none"
+            f"{problem}: choose from {choices}" if known else f"{problem}: there is none"
         )
         self.known = tuple(known)
 
 
 class NativeStateError(StateProcessorError):
-    """State lies in files of RocksDB, which have no rows for others."""
+    """The state is stored in RocksDB's own files, which other programs cannot read as rows."""
 
     def __init__(self, operator: str) -> None:
         super().__init__(
             f"take a canonical savepoint and use that: operator {operator} keeps its state in RocksDB's own files, "
-            "which only RocksDB reads, as native savepoints and checkpoints with execution.checkpointing.incremental do"
+            "which only RocksDB reads, as with native savepoints and checkpoints with "
+            "execution.checkpointing.incremental"
         )
         self.operator = operator
 
 
 class InFlightRecordsError(StateProcessorError):
-    """A snapshot holds records in flight between tasks, which an edit would not reach."""
+    """A snapshot contains records in flight between tasks, which an edit cannot change."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            f"take a savepoint and edit that: {uri} is unaligned and holds records that were on their way, which an "
-            "edit of state would not reach"
+            f"take a savepoint and edit that: {uri} is unaligned and contains records in flight, which an edit of "
+            f"state cannot change"
         )
         self.uri = uri
 
@@ -62,13 +63,13 @@ class StateSchemaError(StateProcessorError):
     """Rows are not of the types that a state is stored with. `differences`: one sentence per column or field."""
 
     def __init__(self, state: str, differences: Sequence[str]) -> None:
-        super().__init__(f"{state} cannot take these rows, as {'; '.join(differences)}")
+        super().__init__(f"{state} does not accept these rows, as {'; '.join(differences)}")
         self.state = state
         self.differences = tuple(differences)
 
 
 class EditRefusedError(StateProcessorError):
-    """An edit would make a snapshot that no job could have written. `row`: the first row that is wrong, by column."""
+    """An edit would create a snapshot that no job could have written. `row`: the first wrong row, by column name."""
 
     def __init__(self, state: str, row: dict[str, Any] | str, reason: str) -> None:
         self.row_text = row if isinstance(row, str) else short_repr(row)
@@ -78,7 +79,7 @@ class EditRefusedError(StateProcessorError):
 
 
 class JsonValueError(StateProcessorError):
-    """A value that was written in JSON is none of the type that a state is stored with. `what`: the value's role."""
+    """A JSON value is not of the type that a state is stored with. `what`: the value's role."""
 
     def __init__(self, what: str, wanted: str, given: str) -> None:
         super().__init__(f"{what} must be {wanted}: {given} is not")
@@ -90,7 +91,7 @@ class PickledKeysError(StateProcessorError):
 
     def __init__(self, state: str) -> None:
         super().__init__(
-            f"{state} has keys of no declared type, stored as pickles: whoever edits it has to load them, which runs "
-            "code of whoever wrote them; say allow_pickles=True if that is you"
+            f"{state} has keys of undeclared type, stored as pickles: an edit must load them, which runs code of "
+            f"whoever wrote them; set allow_pickles=True if you trust the writer"
         )
         self.state = state

@@ -1,8 +1,8 @@
-"""JSON values of rows of state, and values that were written in JSON as the state's own types.
+"""Converts rows of state to JSON values, and JSON values to the state's own types.
 
-A value that JSON has no word for is a text: whole numbers that a browser would round, numbers like NaN, decimals, times
-in ISO 8601, bytes as `0x` and hexadecimal digits. `values_of_json` takes the same texts back. Nothing is unpickled: the
-bytes of a pickle stay bytes.
+A value that JSON cannot represent becomes a text: whole numbers that a browser would round, numbers like NaN, decimals,
+times in ISO 8601, bytes as `0x` and hexadecimal digits. `values_of_json` accepts the same texts. Nothing is unpickled:
+the bytes of a pickle stay bytes.
 """
 
 import datetime
@@ -18,25 +18,25 @@ from headrace.core.errors import DECODE_ERRORS, short_repr
 from headrace.state_processor.errors import JsonValueError, StateProcessorError
 
 EXACT_INTEGER_MAX: Final = 2**53 - 1
-"""Greatest whole number that programs which read JSON into binary fractions do not round."""
+"""Greatest whole number that JSON readers with binary floating-point numbers do not round."""
 TEXT_LENGTH_MAX: Final = 2_000
-"""Characters of one shown value; of a longer one the beginning is shown."""
+"""Maximum number of characters of one shown value; a longer one is cut."""
 _NOT_SHOWABLE: Final = "(a value that cannot be shown)"
 _NOT_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def json_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Return the values of a column as JSON has them."""
+    """Return the values of a column as JSON values."""
     try:
         values = column.to_pylist()
     except (ValueError, OverflowError, pa.ArrowException):
-        # Times outside of Python's calendar, and with fractions that it lacks.
+        # Times outside of Python's calendar, or with finer fractions than Python has.
         values = [_text_of(one) for one in column]
     return [_shown(one) for one in values]
 
 
 def shortened(value: Any) -> tuple[Any, bool]:
-    """Return a JSON value, or the beginning of its text where that is long; and whether it was cut."""
+    """Return a JSON value, or the beginning of its text if that is long; and whether it was cut."""
     if value is None or isinstance(value, (bool, int, float)):
         return value, False
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -46,7 +46,7 @@ def shortened(value: Any) -> tuple[Any, bool]:
 
 
 def values_of_json(values: Sequence[Any], wanted: pa.DataType, what: str) -> pa.Array:
-    """Return JSON values as a column of a type. JsonValueError, which calls them `what`."""
+    """Return JSON values as a column of a type. JsonValueError, which calls them `what`, if one does not fit."""
     given = [_given(one, wanted, what) for one in values]
     try:
         return pa.array(given, wanted)
@@ -55,13 +55,13 @@ def values_of_json(values: Sequence[Any], wanted: pa.DataType, what: str) -> pa.
 
 
 def keys_in_text(text: str) -> tuple[Any, ...]:
-    """Return the keys of a JSON list like `[3, 7]`. StateProcessorError."""
+    """Return the keys of a JSON list like `[3, 7]`. StateProcessorError if the text is not a list."""
     try:
         keys = json.loads(text)
     except DECODE_ERRORS:
         keys = None
     if not isinstance(keys, list):
-        raise StateProcessorError(f"{short_repr(text)} is no JSON list of keys, such as [3, 7]")
+        raise StateProcessorError(f"{short_repr(text)} is not a JSON list of keys, such as [3, 7]")
     return tuple(keys)
 
 
@@ -97,7 +97,7 @@ def _not_a_number(value: float) -> str:
 
 
 def _given(value: Any, wanted: pa.DataType, what: str) -> Any:
-    """Return what Arrow makes a value of the type from."""
+    """Return the Python value from which Arrow makes a value of the type."""
     kinds = pa.types
     if value is None:
         return None
@@ -111,7 +111,9 @@ def _given(value: Any, wanted: pa.DataType, what: str) -> Any:
         return [_given(one, wanted.value_type, f"{what}[]") for one in value]
     reader = _reader_of(wanted)
     if reader is None:
-        raise JsonValueError(what, f"{wanted}, which cannot be written in JSON", short_repr(value))
+        raise JsonValueError(
+            what, f"{wanted}, which cannot be represented in JSON", short_repr(value)
+        )
     try:
         return reader(value)
     except (ValueError, TypeError, ArithmeticError):

@@ -1,7 +1,7 @@
 """Key groups of stored keys, computed from the column alone with the hash that the exchange used.
 
-`key_columns_behind` finds the key columns of rows with a stored `$key_hash`, which a snapshot does not name: those
-whose hash is the stored one in every row. Where several sets of columns fit all rows, each of them may be the key.
+`key_columns_behind` finds the key columns of rows with a stored `$key_hash`, which a snapshot does not name: the
+columns whose hash is the stored one in every row. If several sets of columns fit all rows, each of them may be the key.
 """
 
 import enum
@@ -23,13 +23,13 @@ from headrace.state_processor.errors import EditRefusedError, PickledKeysError
 
 HashedColumns = tuple[str, ...]
 _ANY_ORDER_MAX: Final = 3
-"""Keys of more columns are found only where these stand beside each other, as all orders would be too many."""
+"""Keys of more columns are only found if these are adjacent, as there would be too many orders."""
 _GLANCE_ROWS: Final = 64
 _HashesByColumn = dict[str, npt.NDArray[np.uint32]]
 
 
 class KeyHashing(enum.Enum):
-    """Kinds of input for the hash of a row's key."""
+    """Input for the hash of a row's key."""
 
     COLUMN = "the column of keys, whose type was declared"
     PICKLES = "the values that the column of keys holds as pickles"
@@ -40,9 +40,9 @@ class KeyHashing(enum.Enum):
 def hashings_of(
     stored: Iterable[pa.Table], schema: pa.Schema, *, is_opaque: bool, max_parallelism: int
 ) -> tuple[KeyHashing, ...]:
-    """Return what gives the stored rows their key groups: several where all rows fit each of them, or nothing.
+    """Return the possible hashings of the stored rows: several if each of them fits all rows; empty if none does.
 
-    `is_opaque`: keys are pickles, which are not loaded here. Tables are read until one answer is left.
+    `is_opaque`: keys are pickles, which are not loaded here. Tables are read until one hashing is left.
     """
     if is_opaque:
         return (KeyHashing.PICKLES,)
@@ -68,17 +68,17 @@ def _fits(stored: pa.Table, hashing: KeyHashing, max_parallelism: int) -> bool:
 
 
 def _is_hashed_alike(key_type: pa.DataType) -> bool:
-    """Return whether a key of this type has one hash, declared or not."""
+    """Return whether a key of this type has the same hash whether or not the type is declared."""
     return pa.types.is_int64(key_type) or pa.types.is_string(key_type)
 
 
 def key_groups_in(rows: pa.Table, hashing: KeyHashing, max_parallelism: int) -> KeyGroups:
-    """Return the key group of each row, shape (num_rows,). InvalidKeyError."""
+    """Return the key group of each row, shape (num_rows,). InvalidKeyError if a value cannot be a key."""
     if hashing is KeyHashing.HASHES:
         stored = rows.column(KEY_HASH_COLUMN)
         if stored.null_count:
             raise InvalidKeyError(
-                "is null: each row has the hash of its key", f"the column {KEY_HASH_COLUMN}"
+                "is null, but each row needs the hash of its key", f"the column {KEY_HASH_COLUMN}"
             )
         hashes = stored.to_numpy().astype(np.int32)
         return key_groups_of(hashes, max_parallelism)
@@ -99,9 +99,9 @@ def key_groups_in(rows: pa.Table, hashing: KeyHashing, max_parallelism: int) -> 
 def checked_key_groups(
     rows: pa.Table, hashing: KeyHashing, max_parallelism: int, state: str, *, allow_pickles: bool
 ) -> KeyGroups:
-    """Return the key group of each row; a column `key_group` that came along must say the same.
+    """Return the key group of each row; a given column `key_group` must be equal.
 
-    EditRefusedError names the first row where it does not; PickledKeysError.
+    EditRefusedError names the first row that differs; PickledKeysError.
     """
     if hashing is KeyHashing.PICKLES and not allow_pickles:
         raise PickledKeysError(state)
@@ -110,25 +110,27 @@ def checked_key_groups(
         wrong = np.flatnonzero(rows.column(KEY_GROUP).to_numpy() != groups)
         if wrong.size:
             place = int(wrong[0])
-            reason = f"is in key group {groups[place]} by its key: leave the column key_group out"
+            reason = (
+                f"belongs to key group {groups[place]} by its key: leave out the column key_group"
+            )
             raise EditRefusedError(state, row_at(rows, place), reason)
     return groups
 
 
 def row_at(rows: pa.Table, index: int) -> dict[str, Any]:
-    """Return one row by column name."""
+    """Return one row as a dict by column name."""
     (row,) = rows.slice(index, 1).to_pylist()
     return row
 
 
 class _Unequal(enum.Enum):
-    """Stands for values that Python takes for others than themselves, in other processes too."""
+    """Replaces values that do not equal themselves in Python, such as NaN; works across processes."""
 
     NAN = "not a number"
 
 
 def hashable_column(column: pa.ChunkedArray | pa.Array) -> list[Hashable]:
-    """Return a column's values as what sets and dicts take: equal where the stored values are, NaN too."""
+    """Return a column's values in hashable form: equal if the stored values are equal, also NaN."""
     values = column.to_pylist()
     if pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
         return [_hashable(value) for value in values]
@@ -136,7 +138,7 @@ def hashable_column(column: pa.ChunkedArray | pa.Array) -> list[Hashable]:
 
 
 def hashable_rows(rows: pa.Table, names: Sequence[str]) -> list[tuple[Hashable, ...]]:
-    """Return the rows of some columns as tuples that sets and dicts take."""
+    """Return the rows of some columns as hashable tuples."""
     if not names:
         return [()] * rows.num_rows
     return list(zip(*(hashable_column(rows.column(name)) for name in names), strict=True))
@@ -166,7 +168,7 @@ def key_columns_behind(tables: Iterable[pa.Table]) -> tuple[HashedColumns, ...]:
 
 
 def first_with_other_hash(rows: pa.Table, candidates: Iterable[HashedColumns]) -> int | None:
-    """Return the first row whose `$key_hash` is that of none of the keys; None where there is no such row."""
+    """Return the first row whose `$key_hash` differs from those of all candidate keys; None if there is none."""
     hashes = _hashes_by_column(rows)
     stored = _stored_hashes(rows)
     fits = np.zeros(rows.num_rows, dtype=np.bool_)
@@ -203,7 +205,10 @@ def _stored_hashes(rows: pa.Table) -> npt.NDArray[np.uint32]:
 
 
 def _hashes_by_column(rows: pa.Table) -> _HashesByColumn:
-    """Hashes of each column that can be part of a key. A struct of one field is hashed as the field, null as 0."""
+    """Return the hashes of each column that may be part of a key.
+
+    A struct of one field has the field's hash, null has 0.
+    """
     hashes: _HashesByColumn = {}
     for name in rows.column_names:
         column = pa.StructArray.from_arrays([rows.column(name).combine_chunks()], names=[name])
@@ -215,7 +220,7 @@ def _hashes_by_column(rows: pa.Table) -> _HashesByColumn:
 
 
 def _combined(hashes: _HashesByColumn, columns: HashedColumns) -> npt.NDArray[np.uint32]:
-    """The hash of several columns, as `hash_array` has it for a struct of them."""
+    """Return the hash of several columns, as `hash_array` computes it for a struct of them."""
     combined = np.zeros_like(hashes[columns[0]])
     for name in columns:
         combined = combined * np.uint32(31) + hashes[name]

@@ -1,8 +1,8 @@
-"""SavepointEditor: makes a new savepoint from a snapshot and edits. The snapshot itself does not change.
+"""SavepointEditor: creates a new savepoint from a snapshot and edits. The snapshot itself does not change.
 
-The new savepoint has a folder of its own and refers to no other: what was not edited is copied. It has the id and
-lineage of its parent, which identify prepared output in it, and records its author, parent and reason.
-Source: Flink SavepointWriter.fromExistingSavepoint.
+The new savepoint has a folder of its own and refers to no other: files that were not edited are copied. It has the id
+and lineage of its parent, which identify prepared output in it, and records its author, parent and reason. Source:
+Flink SavepointWriter.fromExistingSavepoint.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ _FILE_PREFIX = "edited"
 
 
 class SavepointEditor:
-    """Collects edits, which happen in their order when `write` is called. StateProcessorError, MetadataError.
+    """Collects edits, which `write` applies in order. StateProcessorError, MetadataError.
 
     `allow_pickles`: keys of undeclared types may be loaded, which runs code of the snapshot's writer.
     """
@@ -105,7 +105,7 @@ class SavepointEditor:
         rows: pa.Table,
         table: StateTable = StateTable.KEYED,
     ) -> "SavepointEditor":
-        """Replace all rows of a state by `rows`. Columns: as read; `key_group` may be left out.
+        """Replace all rows of a state by `rows`. Their columns are those of a read; `key_group` may be left out.
 
         Rows past their time to live are lost unless `rows` were read with them (`TableQuery.includes_expired`).
         """
@@ -134,40 +134,41 @@ class SavepointEditor:
         return self.replace_from(operator, state, EntryChanges(tuple(changes)), StateTable.KEYED)
 
     def rename(self, operator: str, state: str, new_name: str) -> "SavepointEditor":
-        """Give a keyed state another name."""
+        """Rename a keyed state."""
         return self._also(renaming(operator, state, new_name))
 
     def rename_operator(self, operator: str, uid: str) -> "SavepointEditor":
-        """Give what an operator keeps to the operator with another uid."""
+        """Move an operator's state to the operator with another uid."""
         return self._also(moving_operator(operator, uid))
 
     def with_max_parallelism(self, operator: str, max_parallelism: int) -> "SavepointEditor":
-        """Give an operator's keyed state another number of key groups. StateProcessorError for an invalid number."""
+        """Change the number of key groups of an operator's keyed state. StateProcessorError for an invalid number."""
         return self._also(changing_max_parallelism(operator, max_parallelism))
 
     def derive_window_timers(
         self, operator: str, *, allowed_lateness_ms: int = 0, is_by_clock: bool = False
     ) -> "SavepointEditor":
-        """Give each open time window that has no timer at its end, or later, those that a job sets for it.
+        """Add the timers that a job sets for open time windows to windows without a timer at their end or later.
 
-        `allowed_lateness_ms`: of the operator. `is_by_clock`: its windows are of processing time.
+        `allowed_lateness_ms`: the operator's. `is_by_clock`: its windows are of processing time.
         """
         return self._also(deriving_timers(operator, allowed_lateness_ms, is_by_clock=is_by_clock))
 
     def write(self, folder: str, *, reason: str, author: str = "") -> CompletedCheckpoint:
         """Write the new savepoint and return it. `author`: by default the user of this process.
 
-        StateProcessorError: nothing was published, and the folder is gone. CheckpointStorageError.
+        StateProcessorError if an edit is refused; then nothing is published, and the folder is removed.
+        CheckpointStorageError.
         """
         _check_parent(self._parent)
         uri = absolute_uri(folder)
         if "?" in uri and not is_uri(uri):
-            # In metadata, what follows this letter would be options of a file system.
-            raise StateProcessorError(f"{uri} has a '?' in its name: name another folder")
+            # In metadata, the part after this character would be read as options of a file system.
+            raise StateProcessorError(f"{uri} has a '?' in its name: use another folder")
         author = author or _user_name()
         if files_below(uri):
             raise StateProcessorError(
-                f"{uri} is not empty: an edit makes a new savepoint, name a new folder"
+                f"{uri} is not empty: an edit creates a new savepoint, use a new folder"
             )
         make_folder(uri, is_shared=self._settings.get_option(SHARED_FILES))
         try:
@@ -204,7 +205,7 @@ class SavepointEditor:
         operators = tuple(
             _standing_alone(one, folder, context.reader, writer) for one in metadata.operators
         )
-        # Tables are rows, which any backend restores, whatever the parent was.
+        # Tables contain rows, which any backend restores, whatever the parent's format.
         kind = metadata.kind.canonical if metadata.kind.is_savepoint else SnapshotKind.SAVEPOINT
         return msgspec.structs.replace(metadata, operators=operators, kind=kind), changes
 
@@ -213,12 +214,12 @@ def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # Containers run under numbers that no user has.
+        # Containers run under user ids without a name.
         return f"uid {os.getuid()}"
 
 
 def edit_storage(folder: str, settings: Settings, part: int = 0) -> SubtaskStorage:
-    """Return the writer of an edited savepoint's files; `part` tells those of several writers apart for people."""
+    """Return the writer of an edited savepoint's files; `part` distinguishes the files of several writers."""
     options = CheckpointOptions(kind=SnapshotKind.SAVEPOINT, exclusive_uri=folder)
     return SubtaskStorage(options, f"{_FILE_PREFIX}-{part}", settings)
 
@@ -242,7 +243,7 @@ def _check_parent(parent: CompletedCheckpoint) -> None:
 def _standing_alone(
     operator: OperatorSnapshot, folder: str, reader: SnapshotReader, writer: SnapshotWriter
 ) -> OperatorSnapshot:
-    """Return the operator with all its files in the new folder."""
+    """Return the operator with all its files copied to the new folder."""
 
     def moved(chunk: StateChunk) -> StateChunk:
         file = chunk.file

@@ -1,7 +1,7 @@
-"""Finding and holding the snapshot that a user names, and the operator in it.
+"""Finds the snapshot and operator that a user names, and keeps the snapshot from being deleted.
 
-A snapshot is read under a lease, as others may delete it meanwhile; without a lease reading goes on, and an error for a
-missing file says what has happened.
+A snapshot is read under a lease, as others may delete it meanwhile; if no lease can be written, reading continues, and
+the error for a missing file explains the deletion.
 """
 
 import contextlib
@@ -37,9 +37,9 @@ _CHECKPOINT_PREFIX = "chk-"
 
 
 class PinnedReader:
-    """Reads the files of a snapshot, or of several; a SnapshotReader. Any thread.
+    """Reads the files of one or several snapshots; a SnapshotReader. Any thread.
 
-    SnapshotSubsumedError where a file is gone together with the snapshot.
+    SnapshotSubsumedError if a file is missing because the snapshot was deleted.
     """
 
     def __init__(self, *snapshot_uris: str) -> None:
@@ -57,7 +57,7 @@ class PinnedReader:
 
 @contextlib.contextmanager
 def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
-    """Raise SnapshotSubsumedError if a missing file is gone together with its snapshot."""
+    """Raise SnapshotSubsumedError if a missing file was deleted with its snapshot."""
     try:
         yield
     except SnapshotSubsumedError:
@@ -71,13 +71,13 @@ def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
 def held(snapshot_uri: str, *, clock: Clock | None = None) -> Generator[None, None, None]:
     """Keep a snapshot from being deleted while the block runs, if this process may write there.
 
-    SnapshotSubsumedError where it is gone already.
+    SnapshotSubsumedError if it was deleted before.
     """
     taken = take_lease(snapshot_uri, holder_text(), clock=clock)
     if taken is None:
         yield
         return
-    # The block may wait for others, as for Spark, and renews nothing meanwhile: a thread does.
+    # The block may wait, for example for Spark, and cannot renew the lease meanwhile: a thread does.
     is_over = threading.Event()
 
     def renew() -> None:
@@ -98,12 +98,12 @@ def held(snapshot_uri: str, *, clock: Clock | None = None) -> Generator[None, No
 
 
 def holder_text() -> str:
-    """Return a description of this reader for people."""
+    """Return a description of this reader for messages."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def snapshot_uri(path: str, checkpoint: str = LATEST) -> str:
-    """Return the folder of one snapshot: of the one at `path`, or of the job's that lies there.
+    """Return the folder of one snapshot: the one at `path`, or one of the job whose checkpoints are there.
 
     `checkpoint`: an id, or `latest`. UnknownStateError, MetadataMissingError, CheckpointStorageError.
     """
@@ -113,7 +113,7 @@ def snapshot_uri(path: str, checkpoint: str = LATEST) -> str:
         raise MetadataMissingError(path, nearby_snapshots(path))
     jobs = sorted({parent_uri(one) for one in complete})
     if len(jobs) > 1:
-        raise UnknownStateError(f"{path} holds checkpoints of several jobs: name one job", jobs)
+        raise UnknownStateError(f"{path} contains checkpoints of several jobs", jobs)
     if complete == folders and len(complete) == 1 and checkpoint == LATEST:
         return complete[0]
     by_id = {
@@ -126,7 +126,7 @@ def snapshot_uri(path: str, checkpoint: str = LATEST) -> str:
     if checkpoint.isdecimal() and int(checkpoint) in by_id:
         return by_id[int(checkpoint)]
     if checkpoint == LATEST:
-        raise UnknownStateError(f"{path} holds several savepoints: name one of them", complete)
+        raise UnknownStateError(f"{path} contains several savepoints", complete)
     known = [f"{number}" for number in sorted(by_id)]
     raise UnknownStateError(
         f"checkpoint {checkpoint} is not at {path}: it was never completed, or was subsumed", known
@@ -134,17 +134,20 @@ def snapshot_uri(path: str, checkpoint: str = LATEST) -> str:
 
 
 def open_snapshot(path: str, settings: Settings, checkpoint: str = LATEST) -> CompletedCheckpoint:
-    """Return the snapshot, whose metadata was written with the user's key. MetadataError, UnknownStateError."""
+    """Return the snapshot; its metadata must have been written with the user's key.
+
+    MetadataError, UnknownStateError.
+    """
     return load_snapshot(snapshot_uri(path, checkpoint), settings)
 
 
 def operator_in(metadata: CheckpointMetadata, named: str) -> OperatorSnapshot:
-    """Return the operator of this uid, else of this id, else of this name. UnknownStateError."""
+    """Return the operator with this uid, else with this id, else with this name. UnknownStateError."""
     matches = operators_called(metadata.operators, named)
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise UnknownStateError(f"several operators are '{named}': name one by id", _ids(matches))
+        raise UnknownStateError(f"several operators are called '{named}'", _ids(matches))
     raise UnknownStateError(
         f"snapshot {metadata.checkpoint_id} has no operator '{named}'",
         [one.title for one in metadata.operators],

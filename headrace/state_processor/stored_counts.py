@@ -1,7 +1,7 @@
 """StoredCounts: figures of a snapshot's states by key group, key and timer, counted from the rows in its files.
 
-Metadata tells rows and bytes of files alone. So files are read, the largest first, up to a number of bytes and for some
-seconds; each state has an equal share of both. Keys that are pickles are not named: nothing is unpickled.
+Metadata only contains rows and bytes of files. So files are read, the largest first, up to a number of bytes and for
+some seconds; each state has an equal share of both. Pickled keys are not shown: nothing is unpickled.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from headrace.state.queryable.live_rows import LiveSource
 from headrace.state_processor.stored_state import BY_KEY_GROUP, StoredChunk, chunks_of
 
 _BYTES_MAX: Final = 128 << 20
-"""Bytes of files that are read for one answer."""
+"""Maximum bytes of files that are read for one answer."""
 _TIME_MAX_MS: Final = 10_000
 
 
 @dataclass(frozen=True)
 class StoredCount:
-    """Figures that were counted of one state. `is_partial`: its files were not all read."""
+    """Figures counted for one state. `is_partial`: not all its files were read."""
 
     totals: StateTotals
     is_partial: bool
@@ -50,7 +50,7 @@ class StoredCounts:
         self._clock: Final = clock
         self._key_groups: Final = range(operator.max_parallelism)
         self._taken_ms: Final = taken_ms
-        # Timers do not say themselves whether their keys are pickles.
+        # Timers do not record whether their keys are pickles.
         keyed = chunks_of(operator, StateTable.KEYED)
         self._has_opaque_keys: Final = any(KEY in one.opaque for one in keyed)
         counted = [one.chunk for table in BY_KEY_GROUP for one in chunks_of(operator, table)]
@@ -59,7 +59,10 @@ class StoredCounts:
         self._share_ms: Final = time_max_ms / max(1, state_count)
 
     def of(self, chunks: Sequence[StoredChunk]) -> StoredCount:
-        """Return the figures of one state by its chunks; none of a state without key groups, or in RocksDB's files."""
+        """Return the figures of one state from its chunks.
+
+        None for a state without key groups, or in RocksDB's files.
+        """
         first = chunks[0].chunk
         if first.table not in BY_KEY_GROUP:
             return StoredCount(StateTotals(first.table.value, first.name, ()), is_partial=False)
@@ -82,7 +85,7 @@ class StoredCounts:
                 if self._clock.monotonic_ms() >= end_ms:
                     is_partial = True
                     break
-        # The watermark of its moment is not stored: of event time it is known when timers are due, not how soon.
+        # The watermark is not stored: event-time timers have a due time, but it is unknown how soon that is.
         figures = {
             index: one.figures(watermark_ms=MIN_TIMESTAMP, now_ms=self._taken_ms)
             for index, one in collectors.items()

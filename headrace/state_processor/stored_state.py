@@ -1,8 +1,8 @@
 """StoredState: all rows of one state of one operator, under one schema, chunk by chunk.
 
 Columns are those of the files (`headrace.state.keyed_chunks`, docs/state.md). Operator state and items have `subtask`
-and `pos` before them. `converted` brings rows from other engines into the types of the state: fields must be the same
-ones by name, may be nullable or longer, and numbers may become wider, never narrower; nothing is rounded or cut.
+and `pos` before them. `converted` casts rows from other engines to the types of the state: fields must be the same
+by name, may be nullable or longer, and numbers may become wider, never narrower; nothing is rounded or cut.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ SUBTASK: Final = "subtask"
 POSITION: Final = "pos"
 BY_KEY_GROUP: Final = frozenset({StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR})
 OPTIONAL_COLUMNS: Final = frozenset({VALUE_ROW_KIND, LAST_ACCESS})
-"""Columns that some files of a state have and others need not."""
+"""Columns that only some files of a state need to have."""
 _KEYED_ORDER: Final = (
     KEY_GROUP,
     KEY,
@@ -72,7 +72,7 @@ class StoredChunk:
     chunk: StateChunk
 
     def may_hold(self, key_groups: Collection[int] | None) -> bool:
-        """Return whether rows of these key groups may be in it; None: of any."""
+        """Return whether the chunk may contain rows of these key groups; None: of any."""
         held = self.chunk.key_groups
         if key_groups is None or self.chunk.table not in BY_KEY_GROUP or held is None:
             return True
@@ -85,36 +85,36 @@ class StoredChunk:
 
     @property
     def opaque(self) -> tuple[str, ...]:
-        """Return its columns of pickles."""
+        """Return its pickled columns."""
         return opaque_columns(self.chunk.attributes)
 
     @property
     def expired_until_ms(self) -> int | None:
-        """Its rows that were accessed last then (epoch ms) or before had expired; None where that is not known."""
+        """Return the latest last access (epoch ms) of its expired rows; None if it is unknown."""
         said = self.chunk.attributes.get(EXPIRED_UNTIL)
         return None if said is None else int(said)
 
     @property
     def expired_count(self) -> int:
-        """Number of its rows that are known to have expired."""
+        """Return the number of its rows that are known to have expired."""
         is_known = self.expired_until_ms is not None
         return int(self.chunk.attributes.get(EXPIRED_ROWS, 0)) if is_known else 0
 
     def expired_rows(self, table: pa.Table) -> np.ndarray | None:
-        """Return which of its rows had expired when they were stored, shape (num_rows,); None if that is not known."""
+        """Return which of its rows had expired when they were stored, shape (num_rows,); None if it is unknown."""
         if LAST_ACCESS not in table.column_names:
             return np.zeros(table.num_rows, dtype=np.bool_)
         if self.expired_until_ms is None:
             return None
         accesses = table.column(LAST_ACCESS)
-        # Without a time they live from the restore on.
+        # Rows without a last access live from the restore on.
         last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
         return (last <= self.expired_until_ms) & accesses.is_valid().to_numpy()
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """One state. `schema`: stored types, as the union of all files' columns; `opaque`: columns of pickles."""
+    """One state. `schema`: stored types, as the union of all files' columns; `opaque`: pickled columns."""
 
     operator: str
     table: StateTable
@@ -132,7 +132,7 @@ class StoredState:
 
     @property
     def row_count(self) -> int:
-        """Number of rows of all chunks."""
+        """Return the number of rows of all chunks."""
         return sum(one.chunk.row_count for one in self.chunks)
 
     @property
@@ -142,7 +142,7 @@ class StoredState:
 
     @property
     def expired_until_ms(self) -> int | None:
-        """Rows that were accessed last then or before had expired in every subtask; None where that is not known."""
+        """Return the last access up to which rows had expired in every subtask (epoch ms); None if it is unknown."""
         said = [one.expired_until_ms for one in self.chunks]
         known = [one for one in said if one is not None]
         return min(known) if known and len(known) == len(said) else None
@@ -154,9 +154,9 @@ def stored_state(
     operator: str | None = None,
     state: str | None = None,
 ) -> StoredState:
-    """Return a state by the names of its operator and of itself; each may be left out where there is one only.
+    """Return a state by the names of its operator and itself; each may be left out if there is only one.
 
-    UnknownStateError, NativeStateError; StateSchemaError where its files disagree.
+    UnknownStateError, NativeStateError; StateSchemaError if its files disagree.
     """
     owner = operator_in(metadata, operator) if operator else _only_owner(metadata, table)
     found = chunks_of(owner, table)
@@ -166,7 +166,7 @@ def stored_state(
     if state is None and len(names) == 1:
         (state,) = names
     if state not in names:
-        said = "several states: name one" if state is None else f"no state '{state}'"
+        said = "several states" if state is None else f"no state '{state}'"
         problem = (
             f"operator {owner.title} has {said if names else 'none'} among its {_WORDS[table]}"
         )
@@ -196,7 +196,7 @@ def chunks_of(operator: OperatorSnapshot, table: StateTable) -> list[StoredChunk
 
 
 def has_native_state(operator: OperatorSnapshot) -> bool:
-    """Return whether files of RocksDB hold its keyed state, and maybe its timers."""
+    """Return whether RocksDB's own files contain its keyed state, and perhaps its timers."""
     return bool(chunks_of(operator, StateTable.NATIVE))
 
 
@@ -208,7 +208,7 @@ def chunk_rows(
 ) -> Iterator[pa.Table]:
     """Yield the rows of a chunk under the state's schema; only those of `key_groups`, if given.
 
-    CheckpointCorruptedError if the file is not as it was written.
+    CheckpointCorruptedError if the file is damaged.
     """
     if state.table not in BY_KEY_GROUP:
         yield _items(state, chunk, reader)
@@ -262,7 +262,7 @@ def _only_owner(metadata: CheckpointMetadata, table: StateTable) -> OperatorSnap
         return owners[0]
     said = "several operators have" if owners else "no operator has"
     raise UnknownStateError(
-        f"{said} {_WORDS[table]} in snapshot {metadata.checkpoint_id}: name one operator",
+        f"{said} {_WORDS[table]} in snapshot {metadata.checkpoint_id}",
         [one.title for one in owners],
     )
 
@@ -298,7 +298,7 @@ def _state_of(
 def _opaque_columns(
     owner: OperatorSnapshot, table: StateTable, chunks: Sequence[StoredChunk]
 ) -> frozenset[str]:
-    # Timers have the keys of their operator, but do not say themselves whether these are pickles.
+    # Timers have the keys of their operator, but do not record whether these are pickles.
     said = chunks if table is StateTable.KEYED else chunks_of(owner, StateTable.KEYED)
     columns = {column for one in said for column in opaque_columns(one.chunk.attributes)}
     if table is StateTable.KEYED:
@@ -318,7 +318,7 @@ def _common_schema(title: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def parquet_footer(file: StateFile) -> pq.FileMetaData:
-    """Return what a file says of its rows; that the whole of it is as it was written has to be seen elsewhere."""
+    """Return the footer of a Parquet file; whether the whole file is undamaged must be checked elsewhere."""
     if not file.uri:
         return pq.read_metadata(pa.BufferReader(file.content))
     with open_input(file.uri) as opened:
@@ -326,7 +326,7 @@ def parquet_footer(file: StateFile) -> pq.FileMetaData:
 
 
 def nullable_type(stored: pa.DataType) -> pa.DataType:
-    """Return the type with fields that may be null, at any depth, as engines have them that know no other."""
+    """Return the type with nullable fields at any depth, as engines without other fields have them."""
     kinds = pa.types
     if kinds.is_struct(stored):
         return pa.struct([pa.field(one.name, nullable_type(one.type)) for one in stored])
@@ -338,12 +338,12 @@ def nullable_type(stored: pa.DataType) -> pa.DataType:
 
 
 def nullable_schema(stored: pa.Schema) -> pa.Schema:
-    """Return the schema with columns and fields that may be null."""
+    """Return the schema with nullable columns and fields."""
     return pa.schema([pa.field(one.name, nullable_type(one.type)) for one in stored])
 
 
 def converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return values as those of another type, which `type_differences` has nothing against."""
+    """Return values cast to another type; call `type_differences` first."""
     return evolve(array, wanted)
 
 
@@ -382,6 +382,6 @@ def _is_same_leaf(given: pa.DataType, stored: pa.DataType) -> bool:
         return True
     if kinds.is_large_binary(given) and kinds.is_binary(stored):
         return True
-    # One instant, shown in another time zone.
+    # The same instant in another time zone.
     is_instant = kinds.is_timestamp(given) and kinds.is_timestamp(stored)
     return is_instant and given.unit == stored.unit and bool(given.tz) == bool(stored.tz)

@@ -1,4 +1,4 @@
-"""Tables that metadata alone has: the snapshot itself, its operators, their event time, output not yet committed."""
+"""Tables from metadata only: the snapshot itself, its operators, their event time, output not yet committed."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -89,7 +89,7 @@ _Rows = Iterator[dict[str, Any]]
 
 
 def summary_table(name: str, snapshot: CompletedCheckpoint) -> pa.Table:
-    """Return one of `SUMMARY_TABLES`."""
+    """Return one of the `SUMMARY_TABLES` of a snapshot."""
     rows = _READERS[name](snapshot)
     return pa.Table.from_pylist(list(rows), schema=_SCHEMAS[name])
 

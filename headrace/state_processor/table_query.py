@@ -1,7 +1,7 @@
 """TableQuery: a query of a snapshot's table, split into parts that can be read concurrently.
 
-A part is a file, so that as many readers as there are files share the work. Conditions on keys and key groups leave out
-files and parts of files before they decide over rows.
+A part is a file, so that one reader per file can share the work. Conditions on keys and key groups exclude
+files and parts of files before they filter rows.
 """
 
 import dataclasses
@@ -44,12 +44,12 @@ STATE_TABLES: Final[Mapping[str, StateTable]] = {
     "source_splits": StateTable.SPLITS,
     "items": StateTable.ITEMS,
 }
-"""Tables of rows, by the name that a user asks with."""
+"""Tables of rows, by the name that users pass."""
 
 
 @dataclass(frozen=True)
 class TablePart:
-    """Rows that one reader reads: a file of a state, or rows that are here already."""
+    """Rows for one reader: a file of a state, or rows in memory."""
 
     state: StoredState | None
     chunk: StoredChunk | None
@@ -60,9 +60,9 @@ class TablePart:
 class TableQuery:
     """One table of one snapshot. `loads_pickles`: values of undeclared types are shown as Python prints them.
 
-    `key_groups`, `keys`: the only ones whose rows are wanted; they say nothing of tables without key groups.
-    `includes_expired`: rows whose time to live was over are shown too, and a column `expired` says which they are; null
-    where that is not known, as in snapshots of earlier versions, whose rows are all shown.
+    `key_groups`, `keys`: only rows of these are read; they do not affect tables without key groups.
+    `includes_expired`: rows past their time to live are included, and a column `expired` marks them; null
+    if it is unknown, as in snapshots of earlier versions, whose rows are all included.
     """
 
     table: str = "keyed"
@@ -98,7 +98,7 @@ class TableQuery:
             of_keys = key_groups_of_keys(state, self.keys)
             if of_keys is not None:
                 groups = of_keys if groups is None else groups & of_keys
-        # Parts travel one by one, and none needs to know of the others.
+        # Parts are sent one by one, and none needs the others.
         alone = dataclasses.replace(state, chunks=())
         parts = tuple(TablePart(alone, one) for one in state.chunks if one.may_hold(groups))
         return OpenTable(schema, parts, groups, wanted, shown)
@@ -106,7 +106,7 @@ class TableQuery:
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table that can be read. `schema`: columns and fields that may all be null; the same for every part."""
+    """A table that can be read. `schema`: nullable columns and fields; the same for every part."""
 
     schema: pa.Schema
     parts: tuple[TablePart, ...]
@@ -161,12 +161,12 @@ class OpenTable:
 
 
 def key_groups_of_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[int] | None:
-    """Return the key groups of keys, as the key's column shows them; None where they cannot be told from it."""
+    """Return the key groups of keys in the form of the key column; None if they cannot be computed from it."""
     if state.table not in (StateTable.KEYED, StateTable.TIMERS) or KEY in state.opaque:
         return None
     key_type = state.schema.field(KEY).type
     if pa.types.is_binary(key_type) and state.table is StateTable.TIMERS:
-        return None  # they may be pickles of which nobody has said so
+        return None  # they may be pickles that are not declared as such
     try:
         hashes = hash_array(pa.array(keys, key_type))
     except (pa.ArrowException, InvalidKeyError, OverflowError):
@@ -176,7 +176,7 @@ def key_groups_of_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[int
 
 
 def keys_of_json(state: StoredState, keys: Sequence[Any]) -> tuple[Any, ...]:
-    """Return keys in JSON as the keys of a state; as they are where it has none of a declared type. JsonValueError."""
+    """Return keys in JSON as keys of a state; unchanged if the state's keys have no declared type. JsonValueError."""
     if KEY not in state.schema.names or KEY in state.opaque:
         return tuple(keys)
     column = values_of_json(keys, state.schema.field(KEY).type, f"a key of {state.title}")
@@ -184,9 +184,11 @@ def keys_of_json(state: StoredState, keys: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def stored_keys(state: StoredState, keys: Sequence[Any]) -> list[Hashable]:
-    """Return each key as the rows of a state have it. StateProcessorError where they are of another type."""
+    """Return each key in the form of a state's rows. StateProcessorError if one has another type."""
     if KEY not in state.schema.names or KEY in state.opaque:
-        raise StateProcessorError(f"{state.title} has no keys of a declared type to find rows by")
+        raise StateProcessorError(
+            f"{state.title} has no keys of a declared type, by which rows could be found"
+        )
     key_type = state.schema.field(KEY).type
     for key in keys:
         _check_fields(state, key, key_type)
@@ -203,7 +205,7 @@ def _check_fields(state: StoredState, key: Any, key_type: pa.DataType) -> None:
     fields = [one.name for one in key_type]
     if set(key) != set(fields):
         raise StateProcessorError(
-            f"{state.title} has keys with the fields {', '.join(fields)}: {short_repr(key)} has others"
+            f"{state.title} has keys with the fields {', '.join(fields)}, but {short_repr(key)} has others"
         )
     for one in key_type:
         _check_fields(state, key[one.name], one.type)
@@ -216,7 +218,7 @@ def key_groups_in_text(text: str) -> frozenset[int]:
         first, dash, last = part.strip().partition("-")
         if not _NUMBER.fullmatch(first) or (dash and not _NUMBER.fullmatch(last)):
             raise StateProcessorError(
-                f"{short_repr(text)} is no list of key groups, such as 3 or 0-15,64"
+                f"{short_repr(text)} is not a list of key groups, such as 3 or 0-15,64"
             )
         found |= set(range(int(first), min(int(last or first), MAX_PARALLELISM_LIMIT) + 1))
     return frozenset(found)

@@ -1,6 +1,6 @@
 """Verification of a snapshot: each file exists as it was written, and its content has the schema of its state.
 
-No row becomes a Python value and nothing is unpickled, so that a snapshot from an untrusted source can be verified. Of
+No row becomes a Python value and nothing is unpickled, so that a snapshot from an untrusted source can be verified. For
 RocksDB's own files, whose content only RocksDB can read, length and digest are checked.
 """
 
@@ -28,7 +28,7 @@ _Types = dict[tuple[OperatorId, StateTable, str, str], pa.DataType]
 
 @dataclass(frozen=True)
 class DamagedFile:
-    """A file of a snapshot that is not what was written. `place`: operator, subtask and state; `reason` names it."""
+    """A damaged file of a snapshot. `place`: operator, subtask and state; `reason`: the damage."""
 
     place: str
     reason: str
@@ -43,17 +43,17 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """True if all files were verified, and are as they were written."""
+        """True if all files were verified, and are undamaged."""
         return not self.damaged and not self.unverified
 
 
 def places_of(metadata: CheckpointMetadata) -> list[str]:
-    """Return the words for each piece of state that has content. No file is touched."""
+    """Return the place of each piece of state that has content, as text. No file is read."""
     return [place for _, place, _ in _placed_chunks(metadata)]
 
 
 def unsound_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
-    """Read every file and yield those that are missing, changed, or not to be understood."""
+    """Read every file and yield those that are missing, changed or unreadable."""
     reader = StateReader()
     types: _Types = {}
     for operator_id, place, chunk in _placed_chunks(metadata):
@@ -69,7 +69,7 @@ def unsound_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
 
 
 def _placed_chunks(metadata: CheckpointMetadata) -> Iterator[tuple[OperatorId, str, StateChunk]]:
-    """Yield each chunk that has content, with its operator and the words for its place.
+    """Yield each chunk that has content, with its operator and its place as text.
 
     Chunks without content consist of attributes only.
     """
@@ -83,9 +83,9 @@ def _placed_chunks(metadata: CheckpointMetadata) -> Iterator[tuple[OperatorId, s
 
 
 def _check_rows(chunk: StateChunk, owner: OperatorId, types: _Types) -> None:
-    """Raise CheckpointCorruptedError if a table has other columns than its state, or another number of rows."""
+    """Raise CheckpointCorruptedError if a table's columns differ from its state's, or its number of rows is wrong."""
     try:
-        # The digest has said that the rest is what was written.
+        # The digest has shown that the rest is undamaged.
         stored = parquet_footer(chunk.file)
         schema = stored.schema.to_arrow_schema()
         declared = schema_of_text(chunk.attributes[SCHEMA]) if SCHEMA in chunk.attributes else None
@@ -93,19 +93,17 @@ def _check_rows(chunk: StateChunk, owner: OperatorId, types: _Types) -> None:
         raise _corrupted(chunk, f"its schema cannot be read: {error}") from error
     missing = [name for name in (declared.names if declared else ()) if name not in schema.names]
     if missing:
-        raise _corrupted(chunk, f"it has no column {', '.join(map(repr, missing))}")
+        raise _corrupted(chunk, f"the file has no column {', '.join(map(repr, missing))}")
     for field in schema:
         known = types.setdefault((owner, chunk.table, chunk.name, field.name), field.type)
         if known != field.type:
-            what = (
-                f"'{field.name}' is {field.type} in it, and {known} in another file of this state"
-            )
+            what = f"'{field.name}' is {field.type} in this file, but {known} in another file of the state"
             raise _corrupted(chunk, what)
     _check_count(chunk, stored.num_rows)
 
 
 def _check_frames(chunk: StateChunk, reader: StateReader) -> None:
-    """Raise CheckpointCorruptedError or MetadataError if data in flight is no Arrow stream or names no channel.
+    """Raise CheckpointCorruptedError or MetadataError if data in flight is not an Arrow stream or names no channel.
 
     The whole content is in memory, as when it is restored; rows are counted only after its digest was checked.
     """
@@ -115,13 +113,15 @@ def _check_frames(chunk: StateChunk, reader: StateReader) -> None:
         with pa.ipc.open_stream(pa.BufferReader(content)) as stream:
             count = sum(batch.num_rows for batch in stream)
     except _UNREADABLE as error:
-        raise _corrupted(chunk, f"it is no stream of batches: {error}") from error
+        raise _corrupted(chunk, f"it is not a stream of batches: {error}") from error
     _check_count(chunk, count)
 
 
 def _check_count(chunk: StateChunk, found: int) -> None:
     if found != chunk.row_count:
-        raise _corrupted(chunk, f"it has {found} rows, and the metadata says {chunk.row_count}")
+        raise _corrupted(
+            chunk, f"the file has {found} rows, but {chunk.row_count} according to the metadata"
+        )
 
 
 def _corrupted(chunk: StateChunk, what: str) -> CheckpointCorruptedError:

@@ -1,12 +1,12 @@
-"""Edits of open windows: checks that each window has a timer, and derives the timers of windows that an edit writes.
+"""Edits of open windows: checks that each window has a timer, and derives timers for windows that an edit writes.
 
-A window with contents needs a timer that clears it, or it stays forever. The state of a window has the window as
+A window with contents needs a timer that clears it, or it stays for ever. The state of a window has the window as
 namespace; merging windows keep their contents under a state window, which `merging-window-set` names. The time at which
 a window is cleared is not stored, so that only the existence of a timer at or after its end can be checked. Rules that
 the parent breaks, as with a trigger that purges, are not applied to the edited savepoint.
 
 A window operator sets two timers for each window: one at its last millisecond, at which a trigger by event time or by
-the clock fires, and one that clears it when it takes no more records. The allowed lateness is not stored, and has to be
+the clock fires, and one that clears it when it accepts no more records. The allowed lateness is not stored, and must be
 given. Source: Flink WindowOperator (cleanupTime), EventTimeTrigger, MergingWindowSet.
 """
 
@@ -57,7 +57,7 @@ _SERVICE: Final = "timers"
 
 @dataclass
 class _Windows:
-    """Window state of one subtask, by key and window. `timers`: the latest of each, epoch ms."""
+    """Window state of one subtask, by key and window. `timers`: the latest timer of each, epoch ms."""
 
     contents: dict[_Entry, str] = field(default_factory=dict[_Entry, str])
     others: dict[_Entry, str] = field(default_factory=dict[_Entry, str])
@@ -82,7 +82,7 @@ def check_windows(
 
     Only subtasks that the edit changed are read, and the windows of one of them are in memory at a time.
     """
-    # Edits leave every operator at its place, also one that gets another uid.
+    # Edits keep the position of every operator, also of one that gets another uid.
     for old, owner in zip(parent.operators, edited.operators, strict=True):
         if old.subtasks == owner.subtasks:
             continue
@@ -120,15 +120,15 @@ def _problems(
         held = {(key, window) for (key, _), window in found.merging.items()}
         for entry, state in found.contents.items():
             if entry not in held:
-                problems[entry] = (state, f"is the state window of no window in '{_MERGING}'")
+                problems[entry] = (state, f"is not the state window of any window in '{_MERGING}'")
         for (key, window), state_window in found.merging.items():
             if (key, state_window) not in found.contents:
-                reason = f"has a state window of which '{_CONTENTS}' holds nothing"
+                reason = f"has a state window without contents in '{_CONTENTS}'"
                 problems[key, window] = (_MERGING, reason)
     for entry, state in found.without_timer().items():
         last_ms = _end_ms(entry[1]) - 1
         reason = (
-            f"is a window with no timer at {last_ms} or later, so that nothing would ever clear it"
+            f"is a window without a timer at {last_ms} or later, so that it would never be cleared"
         )
         problems.setdefault(entry, (state, reason))
     return problems
@@ -201,7 +201,7 @@ def _is_merging_set(state: StoredState) -> bool:
 
 
 def _are_windows(schema: pa.Schema, name: str) -> bool:
-    """Return whether a column holds time windows: others have no end that anybody could tell."""
+    """Return whether a column contains time windows; other windows have no known end."""
     if name not in schema.names or not pa.types.is_struct(schema.field(name).type):
         return False
     return [one.name for one in schema.field(name).type] == ["start", "end"]
@@ -220,23 +220,25 @@ def _end_ms(window: Any) -> int:
 
 
 def deriving_timers(operator: str, allowed_lateness_ms: int, *, is_by_clock: bool) -> Edit:
-    """Give each open time window of an operator that has no timer at its end, or later, those that a job sets.
+    """Return an edit that adds the timers that a job sets to open time windows without a timer at their end or later.
 
     The open windows of one subtask are in memory at a time. StateProcessorError, UnknownStateError.
     """
     if allowed_lateness_ms < 0:
         raise StateProcessorError(
-            f"{allowed_lateness_ms} ms is no allowed lateness: it is 0 or more"
+            f"{allowed_lateness_ms} ms is not a valid allowed lateness: it must be 0 or more"
         )
     if is_by_clock and allowed_lateness_ms:
-        raise StateProcessorError("windows by the clock know no lateness: leave it away")
+        raise StateProcessorError(
+            "windows in processing time have no allowed lateness: leave it out"
+        )
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
         states = window_states(metadata, owner)
         windows = [one for one in states if one.table is StateTable.KEYED]
         if not windows:
-            raise UnknownStateError(f"operator {owner.title} keeps no time windows", [])
+            raise UnknownStateError(f"operator {owner.title} has no time windows", [])
         timers = _timers_of(metadata, owner, windows[0])
         added = 0
         for index in sorted(owner.subtasks):

@@ -2,5 +2,5 @@
 
 Rooms: `chain` holds the operators, `input` reads gates, `checkpointing` handles barriers and snapshots.
 Neighbours: built by `cluster.task_executor.deployment`, reads and writes through `network`, runs `operators`. It never
-speaks RPC: it reports through its TaskListener. Start at `task`, then `stream_task`.
+uses RPC: it reports through its TaskListener. Start at `task`, then `stream_task`.
 """

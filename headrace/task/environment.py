@@ -1,6 +1,6 @@
-"""TaskEnvironment: everything that a task is given, such as its ids, chain, gates, partitions, clock and listener.
+"""TaskEnvironment: the inputs of a task, such as its ids, chain, gates, partitions, clock and listener.
 
-Nothing in it was unpickled: types, partitioners and functions are loaded by the task itself (`user_payloads`).
+Nothing in it is unpickled: the task itself loads types, partitioners and functions (`user_payloads`).
 `cluster/task_executor/deployment` builds it. Source: Flink Environment.
 """
 
@@ -29,7 +29,7 @@ from headrace.network.partitions.result_partition import ResultPartition
 
 
 class TaskListener(Protocol):
-    """Receives the reports of a task; every method may be called from any thread."""
+    """Receives the reports of a task. Every method may be called from any thread."""
 
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
@@ -40,7 +40,7 @@ class TaskListener(Protocol):
     def operator_event(
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        """Send an operator's event to its coordinator. The order per operator is kept."""
+        """Send an operator's event to its coordinator, in order per operator."""
         ...
 
     def checkpoint_acknowledged(
@@ -73,7 +73,10 @@ class TaskListener(Protocol):
         partition_id: ResultPartitionId,
         answer: AnswerVerdict,
     ) -> None:
-        """Ask the scheduler for the state of a partition's producer: it was not found. Answered on any thread."""
+        """Ask the scheduler for the state of a partition's producer that was not found.
+
+        `answer` is called on any thread.
+        """
         ...
 
 
@@ -91,7 +94,7 @@ class SnapshotStorage(Protocol):
 
 @dataclass(frozen=True)
 class GateInput:
-    """A gate and the descriptor of what it reads."""
+    """A gate and the descriptor of its input."""
 
     gate: SingleInputGate
     descriptor: InputGateDescriptor
@@ -121,10 +124,10 @@ NO_SNAPSHOTS: Final[SnapshotStorage] = _NoSnapshots()
 
 @dataclass(frozen=True)
 class TaskEnvironment:
-    """Surroundings of one attempt of one subtask. `ingest` is the TaskManager's door for pushed DataFrames.
+    """Surroundings of one attempt of one subtask. `ingest` accepts pushed DataFrames for the TaskManager.
 
-    `restore`: what the attempt starts from. `scratch`: a directory of this process for local files of state, or None.
-    `external_resources`: those of its slot, addresses by name.
+    `restore`: state that the attempt starts from. `scratch`: a directory of this process for local files of state, or
+    None. `external_resources`: addresses by name of the resources of its slot.
     """
 
     attempt_id: ExecutionAttemptId

@@ -26,13 +26,13 @@ from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.stream_task import Progress, SourceStreamTask, StreamTask
 
 _NAMED_MAX: Final = 8
-"""Limit of channels without a barrier that are named in a report."""
+"""Most channels without a barrier that a report names."""
 
 
 class InputTurns:
-    """Reads two inputs in turn, one element at a time, or one of them while the other is empty.
+    """Reads two inputs in turn, one element at a time, or only one while the other is empty.
 
-    `end_input` is called once with the number of each drained input; `wake` is called, from any thread, once there is
+    `end_input` is called once with the number of each drained input; `wake` is called, on any thread, once there is
     an element after NO_INPUT. Mailbox thread only.
     """
 
@@ -49,10 +49,10 @@ class InputTurns:
         self._next = 0
 
     def step(self) -> Progress:
-        """Take one element; FINISHED once the data of both inputs has ended."""
+        """Process one element; return FINISHED once the data of both inputs has ended."""
         for number in (self._next, 1 - self._next):
             current = self._inputs[number]
-            # Also of an input whose data has ended: barriers still come there, and the other one waits for them.
+            # Read also an input whose data has ended: barriers still arrive there, and the other input waits for them.
             if current.process_next():
                 self._next = 1 - number
                 if current.has_ended and not self._ended[number]:
@@ -66,7 +66,7 @@ class InputTurns:
 
 
 class InputStreamTask(StreamTask):
-    """Base of tasks with inputs: handles barriers over all channels, and the ends of all inputs."""
+    """Base of tasks with inputs; handles barriers over all channels, and the ends of all inputs."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class InputStreamTask(StreamTask):
             logical_input.restore_watermark(self.chain.head.current_watermark)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Start a checkpoint as if the barrier had come on all open channels."""
+        """Start a checkpoint as if the barrier had arrived on all open channels."""
         self._barriers.triggered(barrier)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
@@ -155,7 +155,7 @@ class OneInputStreamTask(InputStreamTask):
         super().open()
         head = self.chain.head
         assert isinstance(head, OneInputOperator)
-        # Asked for here, and not for each batch.
+        # Read once here instead of for each batch.
         self._process_batch = head.process_batch
         self._head_output = self.chain.head_output
 
@@ -167,7 +167,7 @@ class OneInputStreamTask(InputStreamTask):
         self._process_batch(batch, self._head_output)
 
     def watermark(self, timestamp_ms: int) -> None:
-        """Pass on a watermark, unless the operators had finished before and have sent their last one."""
+        """Pass on a watermark, unless the operators had finished before the restore and have sent their last one."""
         self.counters.input_watermark = timestamp_ms
         if not self.chain.is_finished:
             self.chain.head.process_watermark(timestamp_ms, self.chain.head_output)
@@ -194,7 +194,7 @@ class OneInputStreamTask(InputStreamTask):
 
 
 class _InputSide:
-    """Handler of one of the two inputs: counts, and calls its method of the head operator."""
+    """Handler of one of the two inputs: counts rows, and calls the head operator's method for the input."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class TwoInputStreamTask(InputStreamTask):
         self._barriers.event_received(input_number, channel_index, event)
 
     def perform(self, actions: list[ValveAction]) -> None:
-        """Perform the actions of the combined watermark; none if the operators had finished before."""
+        """Perform the actions of the combined watermark; none if the operators had finished before the restore."""
         if self.chain.is_finished:
             return
         for action in actions:
@@ -266,7 +266,7 @@ class TwoInputStreamTask(InputStreamTask):
                 self.chain.head.process_status(action.is_idle, self.chain.head_output)
 
     def _process_one(self) -> Progress:
-        # Asked for each batch: columns, whose batches pass whole, need not look whether one is in work.
+        # Checked for each batch: columnar batches pass whole, so that none can be unfinished.
         if self._is_paced:
             for current in self._inputs:
                 if current.is_amid_batch:
@@ -295,7 +295,7 @@ def _producers(environment: TaskEnvironment) -> list[ExecutionAttemptId]:
 
 
 def _drain(inputs: list[LogicalInput], wake: Callable[[], None]) -> Progress:
-    """Take the ends of partition that follow the ends of data."""
+    """Read the ends of partition that follow the ends of data."""
     progress = Progress.FINISHED
     for logical_input in inputs:
         while not logical_input.is_finished:

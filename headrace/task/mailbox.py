@@ -1,6 +1,6 @@
-"""Mailbox: the one thread of a task runs mail, due timers and, in between, its default action.
+"""Mailbox: queue of the mails that a task's only thread runs, with due timers, between its default actions.
 
-Other threads only put mail or wake the task; whatever state the task has is touched by its mailbox thread alone.
+Other threads only put mail or wake the task; only the mailbox thread touches the task's state.
 Source: Flink MailboxProcessor, TaskMailbox, SystemProcessingTimeService.
 """
 
@@ -28,12 +28,12 @@ class MailboxTimer:
     is_cancelled: bool = False
 
     def cancel(self) -> None:
-        """Make sure that the callback does not run; only from the mailbox thread."""
+        """Prevent the callback from running. Mailbox thread only."""
         self.is_cancelled = True
 
 
 class Mailbox:
-    """FIFO of mails with a sticky wake flag. `put` and `wake` may be called from any thread.
+    """First-in, first-out queue of mails with a sticky wake flag. `put` and `wake` may be called on any thread.
 
     The lock guards the queue and the flags together: a wake between "nothing to do" and "wait" must not be lost. The
     bell is a lock that is held, but for the moment between a wake-up and the end of the wait: a Condition, which serves
@@ -41,7 +41,7 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        # Taken again by its thread where collecting garbage under it frees what the task waits for.
+        # Reentrant: garbage collection under the lock may free a resource that the task waits for.
         self._lock: Final = threading.RLock()
         self._bell: Final = threading.Lock()
         self._bell.acquire()
@@ -55,20 +55,20 @@ class Mailbox:
         self._interruption_traceback: TracebackType | None = None
 
     def interrupt(self, error: BaseException) -> None:
-        """Let `check_interrupted` raise `error` from now on, and wake the task. Any thread; the first error stays."""
+        """Let `check_interrupted` raise `error` from now on, and wake the task. Any thread; the first error is kept."""
         if self._interruption is None:
             self._interruption_traceback = error.__traceback__
             self._interruption = error
         self.wake()
 
     def check_interrupted(self) -> None:
-        """Raise the error that the task was interrupted with, if any: this stops user code that emits forever."""
+        """Raise the error of `interrupt`, if any. This stops user code that emits forever."""
         if self._interruption is not None:
-            # As it came: its traceback would grow with each raise, without end where user code catches it for ever.
+            # With its original traceback: it would grow with each raise, without end if user code keeps catching it.
             raise self._interruption.with_traceback(self._interruption_traceback)
 
     def put(self, mail: Mail) -> bool:
-        """Append a mail; returns False, without effect, once the mailbox is closed."""
+        """Append a mail; return False, without effect, once the mailbox is closed."""
         with self._lock:
             if self._is_closed:
                 return False
@@ -95,7 +95,7 @@ class Mailbox:
         return self._wake_hook
 
     def set_wake_hook(self, hook: Callable[[], None]) -> None:
-        """Call `hook`, outside the lock, whenever a sleeping mailbox is woken (cooperative runners)."""
+        """Call `hook`, outside the lock, whenever a sleeping mailbox is woken. For cooperative runners."""
         self._wake_hook = hook
 
     def take_all(self) -> list[Mail]:
@@ -108,49 +108,49 @@ class Mailbox:
             return mails
 
     def forget_wake_ups(self) -> None:
-        """Forget earlier wake-ups, as the task tries its default action next. Mailbox thread only.
+        """Forget earlier wake-ups, because the task tries its default action next. Mailbox thread only.
 
-        Mails and timers wake it too, while it is awake: without this each of them would cost an empty round.
+        Mails and timers also wake the task while it is awake: each of them would otherwise cost an empty round.
         """
-        # Read without the lock, as it is asked each round: who wakes the task from now on is not to be forgotten.
+        # Read without the lock, because it is checked each round: later wake-ups must not be forgotten.
         if self._is_awake:
             with self._lock:
                 self._is_awake = bool(self._mails)
 
     def wait(self, timeout_ms: float | None) -> None:
-        """Block until there is mail or a wake-up, or `timeout_ms`, which is not negative, passed.
+        """Block until there is mail or a wake-up, or `timeout_ms` (not negative) has passed.
 
-        Only a task's own thread calls it, in which no signal is handled: no exception out of it is expected, and after
-        one the bell could be a ring ahead.
+        Only a task's own thread calls it, which handles no signals: it raises no exception, and after
+        one the bell could be one ring ahead.
         """
         with self._lock:
             if self._is_awake:
                 return
             self._is_asleep = True
-        # A timer may be due later than a lock can wait: then the task looks once more, in some centuries.
+        # A timer may be due later than a lock can wait: then the task checks again, in some centuries.
         timeout_s = -1 if timeout_ms is None else min(timeout_ms / 1000, threading.TIMEOUT_MAX)
         if self._bell.acquire(timeout=timeout_s):
             return
         with self._lock:
             if not self._is_asleep:
-                # Somebody rang when the time was just over: the next wait must not hear it.
+                # The bell rang just after the time-out: the next wait must not see it.
                 self._bell.acquire()
             self._is_asleep = False
 
     def close(self) -> None:
-        """Refuse further mail; what was queued is dropped."""
+        """Refuse further mail and drop queued mail."""
         with self._lock:
             self._is_closed = True
             self._mails.clear()
 
     @property
     def size(self) -> int:
-        """Number of mails that wait."""
+        """Number of queued mails."""
         return len(self._mails)
 
 
 class MailboxTimers:
-    """Processing-time timers of one task; used by the mailbox thread only. Implements ProcessingTimeService."""
+    """Processing-time timers of one task. Mailbox thread only. Implements ProcessingTimeService."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -164,7 +164,7 @@ class MailboxTimers:
         return self._clock.now_ms()
 
     def nearest_ms(self, delay_ms: float) -> int:
-        """The millisecond nearest to the moment after `delay_ms`, epoch ms."""
+        """Return the time nearest to the moment after `delay_ms`, epoch ms."""
         return (self._clock.now_ns() + round(delay_ms * _NS_PER_MS) + _NS_PER_MS // 2) // _NS_PER_MS
 
     def schedule(self, time_ms: int, callback: Callable[[int], None]) -> MailboxTimer:
@@ -176,7 +176,7 @@ class MailboxTimers:
         return timer
 
     def fire_due(self, begin: Callable[[], None] | None = None) -> None:
-        """Run the callbacks that are due now; those they register for now run at the next call.
+        """Run the callbacks that are due now; callbacks that these register for now run at the next call.
 
         `begin` is called before each of them.
         """
@@ -193,9 +193,9 @@ class MailboxTimers:
                 timer.callback(timer.time_ms)
 
     def delay_to_next_ms(self) -> float | None:
-        """Milliseconds until the next timer is due (0 if it is), or None without timers.
+        """Return the ms until the next timer is due (0 if it is now), or None without timers.
 
-        To the microsecond, upward: a wait for whole milliseconds ends half of one late, at each tick of a source.
+        Rounded up to microseconds: whole milliseconds would delay each tick of a source by half a millisecond.
         """
         while self._heap and self._heap[0][2].is_cancelled:
             heapq.heappop(self._heap)
@@ -205,6 +205,6 @@ class MailboxTimers:
         return max(0, -(-delay_ns // _NS_PER_US)) / 1000
 
     def quiesce(self) -> None:
-        """Drop all timers and accept no more: the task's input has ended, or the task has."""
+        """Drop all timers and accept no more, because the task or its input has ended."""
         self._is_quiesced = True
         self._heap.clear()

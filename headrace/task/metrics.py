@@ -47,7 +47,7 @@ _SHARES: Final = (*_SHARE_NAMES.values(), _SOFT, _HARD, _LONGEST_SOFT, _LONGEST_
 class TaskTimes:
     """Accumulates busy, idle and back-pressured time; their shares of each second sum to 1000 ms.
 
-    Back pressure is soft between two batches. Inside `emit` it is hard: the task was busy by its own account, and that
+    Back pressure is soft between two batches. Inside `emit` it is hard: the task counted itself as busy, and that
     time is moved from busy to back-pressured.
     """
 
@@ -112,12 +112,12 @@ class TaskTimes:
         now_ns = self._clock.monotonic_ns()
         accounts = self._accounts(now_ns)
         window_ns = now_ns - self._rate_start_ns
-        # Asked twice within a moment the window would be too short to mean anything: keep the last shares.
+        # After two reads in quick succession the window would be too short: keep the last shares.
         if window_ns >= 100 * _NS_PER_MS:
             for name, total_ns in accounts.items():
                 share = (total_ns - self._last[name]) / window_ns
                 self._rates[name] = 1000 * min(1.0, max(0.0, share))
-            # A wait that goes on is as long as it has been until now.
+            # A wait in progress counts until now.
             current_ns = now_ns - self._since_ns if self.is_back_pressured else 0
             self._rates[_LONGEST_SOFT] = max(self._longest_soft_ns, current_ns) / _NS_PER_MS
             self._rates[_LONGEST_HARD] = self._longest_hard_ns / _NS_PER_MS
@@ -130,7 +130,7 @@ class TaskTimes:
         return values
 
     def _accounts(self, now_ns: int) -> dict[str, int]:
-        """Return nanoseconds until now by the name of their share."""
+        """Return nanoseconds so far by the name of their share."""
         totals_ns = dict(self._totals_ns)
         totals_ns[self._occupation] += now_ns - self._since_ns
         accounts = {_SHARE_NAMES[occupation]: total for occupation, total in totals_ns.items()}
@@ -140,7 +140,7 @@ class TaskTimes:
 
 
 class EdgeTimes:
-    """Measures how long each output holds the task up; where several are full, the first of them is blamed."""
+    """Measures how long each output blocks the task; if several are full, the first one counts."""
 
     def __init__(self, clock: Clock, output_count: int) -> None:
         self._clock = clock
@@ -149,7 +149,7 @@ class EdgeTimes:
         self._since_ns = 0
 
     def blame(self, index: int | None) -> None:
-        """Blame output `index` for holding the task up from now on; None: no output does."""
+        """Charge output `index` with blocking the task from now on; None: no output does."""
         if index == self._blamed:
             return
         now_ns = self._clock.monotonic_ns()
@@ -158,13 +158,13 @@ class EdgeTimes:
         self._blamed, self._since_ns = index, now_ns
 
     def soft_ms(self, index: int) -> float:
-        """Return the total time that output `index` held the task up between batches. Any thread."""
+        """Return the total time in ms that output `index` blocked the task between batches. Any thread."""
         current_ns = self._clock.monotonic_ns() - self._since_ns if index == self._blamed else 0
         return (self._totals_ns[index] + current_ns) / _NS_PER_MS
 
 
 class MailboxLatency:
-    """Measures how long a mail waits: one is put in at each reading of the metrics, if none is out. Any thread.
+    """Measures how long a mail waits, with one mail per reading of the metrics unless one is queued. Any thread.
 
     Source: Flink MailboxMetricsController.
     """
@@ -175,7 +175,7 @@ class MailboxLatency:
         self._is_out = False
 
     def measure(self, histogram: Histogram) -> None:
-        """Put a mail in; `histogram` gets its time once it is run."""
+        """Put a mail in the mailbox; `histogram` gets its waiting time once it is run."""
         if self._is_out:
             return
         self._is_out = True

@@ -21,18 +21,18 @@ _TURN_NS: Final = TURN_MS * 1_000_000
 
 
 class Pace:
-    """Limits the rows processed in one turn; starts with one row, as the cost of a record is not known yet."""
+    """Limits the rows processed in one turn. Starts with one row, because the cost of a row is not known yet."""
 
     def __init__(self) -> None:
         self._row_count = 1
 
     def rows_now(self, row_count: int) -> int:
-        """Return how many of `row_count` rows to take now: all of them if only few would be left."""
+        """Return how many of `row_count` rows to take now; all of them if only few would be left."""
         return row_count if row_count <= 2 * self._row_count else self._row_count
 
     @property
     def rows_wanted(self) -> int:
-        """Limit of rows that a batch should have: rows beyond a turn wait, and so do barriers behind them."""
+        """Most rows that a batch should have; further rows wait, and so do barriers behind them."""
         return 2 * self._row_count
 
     def took(self, row_count: int, duration_ns: int) -> None:
@@ -42,7 +42,7 @@ class Pace:
 
 
 class PacedRows:
-    """Passes on batches in parts, and in order the markers behind them. Mailbox thread only.
+    """Passes on batches in parts, and the markers behind them in order. Mailbox thread only.
 
     `go_on` is called while `is_amid_batch`, until the batch is finished; a barrier or the end of the data must not be
     handled before.
@@ -66,7 +66,7 @@ class PacedRows:
 
     @property
     def is_amid_batch(self) -> bool:
-        """True while rows wait that come before everything new."""
+        """True while rows wait that must be processed before new elements."""
         return bool(self._waiting)
 
     @property
@@ -74,27 +74,27 @@ class PacedRows:
         return self._pace.rows_wanted
 
     def batch(self, batch: RecordBatch) -> None:
-        """Take rows."""
+        """Queue rows."""
         self._waiting.append(batch)
         if len(self._waiting) == 1:
             self.go_on()
 
     def watermark(self, timestamp_ms: int) -> None:
-        """Take a watermark."""
+        """Pass on a watermark after the queued rows."""
         if self._waiting:
             self._waiting.append(lambda: self._on_watermark(timestamp_ms))
         else:
             self._on_watermark(timestamp_ms)
 
     def status(self, is_idle: bool) -> None:
-        """Take a change of idleness."""
+        """Pass on a change of idleness after the queued rows."""
         if self._waiting:
             self._waiting.append(lambda: self._on_status(is_idle))
         else:
             self._on_status(is_idle)
 
     def latency_marker(self, marker: LatencyMarker) -> None:
-        """Take a latency marker."""
+        """Pass on a latency marker after the queued rows."""
         if self._waiting:
             self._waiting.append(lambda: self._on_latency_marker(marker))
         else:

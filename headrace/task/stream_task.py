@@ -1,7 +1,7 @@
-"""StreamTask: the default action of a subtask, one batch or a part of one at a time, and the order of its end.
+"""StreamTask: processes a subtask's input, one batch or a part of one at a time, and ends it in order.
 
 There are three kinds, by the head of the chain: a source is polled, other tasks read one or two logical inputs.
-`EndOfTask` knows what a subtask waits for between the end of its data and its end: with checkpoints, its last effects
+`EndOfTask` decides how long a subtask stays after the end of its data: with checkpoints, its last effects
 become final with a checkpoint that was taken after all rows were processed, here and downstream; until then the subtask
 stays and takes part. `LatencyMarkerEmitter` sends markers among the rows of a source.
 Source: Flink StreamTask (afterInvoke, FLIP-147), SourceOperatorStreamTask, SourceStreamTask.LatencyMarkerEmitter.
@@ -63,7 +63,7 @@ class EndOfTask:
         self.has_begun = False
 
     def begin(self, *, waits: bool) -> None:
-        """Note that all data was emitted. `waits`: a checkpoint will come even if none are taken periodically."""
+        """Record that all data was emitted. `waits`: a checkpoint will come even if none are taken periodically."""
         self.has_begun = True
         self._waits = self._waits or waits
         if self._waits:
@@ -71,17 +71,17 @@ class EndOfTask:
                 writer.partition.on_all_data_processed(self._acknowledged)
 
     def checkpoint_taken(self, checkpoint_id: int) -> None:
-        """Note that the subtask took part in a checkpoint."""
+        """Record that the subtask took part in a checkpoint."""
         if self.has_begun and self._final_id is None:
             self._final_id = checkpoint_id
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Note a published checkpoint; any that was taken after the end of the data counts."""
+        """Record a published checkpoint; any that was taken after the end of the data counts."""
         if self._final_id is not None and checkpoint_id >= self._final_id:
             self._is_final_complete = True
 
     def wait_for(self, checkpoint_id: int) -> None:
-        """Wait for exactly this checkpoint: the job stops with it."""
+        """Wait for exactly this checkpoint, with which the job stops."""
         self._waits = True
         self._final_id = checkpoint_id
 
@@ -100,8 +100,8 @@ class EndOfTask:
 class LatencyMarkerEmitter:
     """Emits a latency marker at once, then one per interval; never if the interval is 0. Mailbox thread only.
 
-    `has_room` says whether a row could be emitted now, and else has its argument called as soon as it can. Until then
-    the marker waits, as a row would, and its task goes on with mail and barriers.
+    `has_room` returns whether a row could be emitted now; if not, it calls its argument as soon as one can. Until then
+    the marker waits, like a row, while its task goes on with mail and barriers.
     """
 
     def __init__(
@@ -115,14 +115,14 @@ class LatencyMarkerEmitter:
     ) -> None:
         self._source_id: Final = source_id
         self._subtask_index: Final = subtask_index
-        # A timer knows no part of a millisecond.
+        # A timer has no fractions of a millisecond.
         self._interval_ms: Final = -int(-settings.duration_ms(LATENCY_INTERVAL) // 1)
         self._timers: Final = timers
         self._has_room: Final = has_room
         self._emit: Final = emit
 
     def start(self) -> None:
-        """Start emitting; it ends with the timers."""
+        """Start emitting; `quiesce` of the timers ends it."""
         if self._interval_ms > 0:
             self._timers.schedule(self._timers.now_ms(), self._fire)
 
@@ -136,7 +136,7 @@ class LatencyMarkerEmitter:
 
 
 class Progress(enum.Enum):
-    """Results of the default action."""
+    """Result of the default action."""
 
     MORE = "MORE"
     NO_INPUT = "NO_INPUT"
@@ -229,11 +229,11 @@ class StreamTask(ABC):
         self._stall_watch.start()
 
     def become_busy(self) -> None:
-        """Count the time from now on as busy, for mails and timers, too, until `process` says what comes then."""
+        """Count the time from now on as busy, also for mails and timers, until `process` sets the next occupation."""
         self.times.occupy(Occupation.BUSY)
 
     def process(self) -> Progress:
-        """Process a batch or a part of one, unless an output is full; account for the time."""
+        """Process a batch or a part of one, unless an output is full, and account for the time."""
         for index, writer in enumerate(self._writers):
             if not writer.is_available:
                 writer.on_available(self._mailbox.wake)
@@ -243,7 +243,7 @@ class StreamTask(ABC):
         self._edge_times.blame(None)
         self.become_busy()
         if not self.chain.can_take_input:
-            # It has all that it can have, such as calls that run, and its outputs are not what it waits for.
+            # Its operators are full, for example of running calls; it does not wait for its outputs.
             return self._held_up()
         progress = self._proceed()
         self._account_for_blocking()
@@ -254,7 +254,7 @@ class StreamTask(ABC):
         return progress
 
     def _held_up(self) -> Progress:
-        """Process only priority events: an output is full."""
+        """Process only priority events, because an output is full."""
         return Progress.MORE if self._process_priority_event() else Progress.NO_OUTPUT
 
     def _process_priority_event(self) -> bool:
@@ -301,7 +301,7 @@ class StreamTask(ABC):
 
     @abstractmethod
     def _process_one(self) -> Progress:
-        """Handle a batch or a part of one. FINISHED: the inputs have ended and everything was processed."""
+        """Process a batch or a part of one. FINISHED once the inputs have ended and everything was processed."""
 
     def _await_inputs(self) -> Progress:
         """Wait until the inputs are finished, after the end of the data."""
@@ -312,7 +312,7 @@ class StreamTask(ABC):
         return StopMode.DRAIN
 
     def _end(self, mode: StopMode) -> None:
-        """End the subtask, or stay for a checkpoint that is still to come: all rows were emitted."""
+        """End the subtask after all rows were emitted, or stay for a checkpoint that is still to come."""
         self._stop_mode = mode
         self._has_ended = True
         self._timers.quiesce()
@@ -329,7 +329,7 @@ class StreamTask(ABC):
             self.take_checkpoint(self._stop_barrier, BarrierTimes())
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress:
-        """Return this subtask's progress with a checkpoint. Any thread, as the task may be stuck."""
+        """Return this subtask's progress with a checkpoint. Any thread, because the task may be stuck."""
         queued_bytes = sum(each.gate.queued_bytes for each in self.environment.inputs)
         return msgspec.structs.replace(
             self.checkpoints.progress(checkpoint_id),
@@ -338,13 +338,13 @@ class StreamTask(ABC):
         )
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Start a checkpoint at this task for the coordinator."""
+        """Start a checkpoint of the coordinator at this task."""
         now_ms = self.environment.clock.now_ms()
         times = BarrierTimes(start_delay_ms=max(0, now_ms - barrier.timestamp_ms))
         self.take_checkpoint(barrier, times)
 
     def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
-        """Take part in a checkpoint: all data before the barrier has been processed."""
+        """Take part in a checkpoint, after all data before the barrier has been processed."""
         self._barrier_times = times
         if self.checkpoints.take(barrier, times):
             self._ending.checkpoint_taken(barrier.checkpoint_id)
@@ -352,13 +352,13 @@ class StreamTask(ABC):
                 self._ending.wait_for(barrier.checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that a checkpoint is published."""
+        """Record that a checkpoint is published."""
         self.checkpoints.notify_complete(checkpoint_id)
         self._ending.checkpoint_completed(self.checkpoints.latest_completed_id)
         self._mailbox.wake()
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """Note that a checkpoint failed."""
+        """Record that a checkpoint failed."""
         self.checkpoints.notify_aborted(checkpoint_id, latest_completed_id)
         self._ending.checkpoint_completed(self.checkpoints.latest_completed_id)
         self._mailbox.wake()
@@ -370,12 +370,12 @@ class StreamTask(ABC):
             self._hard_back_pressured_ns = total_ns
 
     def deliver_event(self, operator_id: OperatorId, payload: bytes) -> None:
-        """Hand a coordinator's event to an operator; events after the end of the data are dropped."""
+        """Pass a coordinator's event to an operator; events after the end of the data are dropped."""
         if not self._has_ended:
             self.chain.deliver_event(operator_id, payload)
 
     def read_state(self, read: StateRead) -> None:
-        """Start reading the present state of an operator."""
+        """Start reading the current state of an operator."""
         self._reads.begin(read)
 
     def close(self) -> None:
@@ -391,7 +391,7 @@ class SourceStreamTask(StreamTask):
 
     _source: SourceOperator
     _has_source_ended = False
-    # Checkpoints that were triggered in the midst of a batch: its position is right behind the whole of it.
+    # Checkpoints triggered during a batch: the source's position is already behind the whole batch.
     _triggered: tuple[CheckpointBarrier, ...] = ()
 
     def open(self) -> None:
@@ -411,7 +411,7 @@ class SourceStreamTask(StreamTask):
             emitter.start()
 
     def _has_room(self, again: Callable[[], None]) -> bool:
-        """Return whether no output is full; if one is, `again` is called once there is room, unless the data ended."""
+        """Return whether no output is full; if one is, call `again` once there is room, unless the data ended."""
 
         def mail() -> None:
             self._mailbox.put(lambda: None if self._has_ended else again())
@@ -423,7 +423,7 @@ class SourceStreamTask(StreamTask):
         return True
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """Start a checkpoint; before a savepoint with which the job stops, the data ends."""
+        """Start a checkpoint; before a savepoint that stops the job, the data ends."""
         if self.chain.is_amid_batch:
             self._triggered += (barrier,)
         else:
@@ -483,6 +483,6 @@ def _typed_gates(environment: TaskEnvironment, head: OperatorTypes) -> list[Sing
 
 
 def _has_final_checkpoint(settings: Settings) -> bool:
-    """Return whether a checkpoint will come after the end of the data: not if finished tasks end checkpoints."""
+    """Return whether a checkpoint will come after the end of the data: False if checkpoints end with finished tasks."""
     is_on = settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
     return is_on and settings.get_option(AFTER_TASKS_FINISH)

@@ -1,7 +1,7 @@
-"""Task: one attempt of a subtask from deployment to its end, driven by a runner.
+"""Task: runs one attempt of a subtask from deployment to its end, driven by a runner.
 
 `start`, `cancel`, `fail_externally` and `deliver_operator_event` may be called from any thread; everything else runs
-on the task's own. The final state is reported once, when nothing of the task is left. Source: Flink Task.
+on the task's own. The final state is reported once, when all resources are released. Source: Flink Task.
 """
 
 import threading
@@ -36,17 +36,17 @@ from headrace.task.stream_task import Progress, StreamTask
 from headrace.task.task_runner import Step, TaskRunner
 
 _MAILBOX_LATENCIES: Final = 60
-"""Mails whose latency is remembered; one is sent for each reading of the metrics."""
+"""Number of mails whose latency is remembered; one is sent for each reading of the metrics."""
 _NS_PER_MS: Final = 1_000_000
 
 
 class Task:
-    """The loop of one attempt.
+    """Runs the loop of one attempt.
 
     CREATED -> DEPLOYING -> INITIALIZING -> RUNNING -> FINISHED; CANCELING -> CANCELED after `cancel`; FAILED after an
     error of its own or `fail_externally`. An error during cancellation ends as CANCELED.
 
-    Without `payloads` it waits in DEPLOYING for `deliver_payloads`; its partitions are there meanwhile.
+    Without `payloads` it waits in DEPLOYING for `deliver_payloads`; its partitions exist meanwhile.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Task:
 
     @property
     def thread_ids(self) -> ThreadIds | None:
-        """Return the names of the thread that runs the task's loop, or None before its first step. Any thread."""
+        """Ids of the thread that runs the task's loop, or None before its first step. Any thread."""
         return self._thread_ids
 
     def start(self) -> None:
@@ -115,7 +115,7 @@ class Task:
         self._interrupt(error)
 
     def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
-        """Pass an event of a coordinator to an operator; dropped when the task has ended."""
+        """Pass an event of a coordinator to an operator; dropped if the task has ended."""
 
         def deliver() -> None:
             if self._stream_task is None:
@@ -126,14 +126,14 @@ class Task:
         self.mailbox.put(deliver)
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
-        """Return this task's progress with a checkpoint, or None while it does not run yet. Any thread."""
+        """Return this task's progress with a checkpoint, or None while it is not running yet. Any thread."""
         stream_task = self._stream_task
         return None if stream_task is None else stream_task.checkpoint_progress(checkpoint_id)
 
     def trigger_checkpoint(
         self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
     ) -> None:
-        """Start a checkpoint here; declined if the task does not run yet. Any thread."""
+        """Start a checkpoint at this task; declined if the task is not running yet. Any thread."""
 
         def trigger() -> None:
             if self._stream_task is None or self._state is not ExecutionState.RUNNING:
@@ -151,7 +151,7 @@ class Task:
         self.mailbox.put(trigger)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that a checkpoint is published. Any thread."""
+        """Record that a checkpoint is published. Any thread."""
 
         def notify() -> None:
             reach(Failpoint.NOTIFIED)
@@ -161,7 +161,7 @@ class Task:
         self.mailbox.put(notify)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """Note that a checkpoint failed. Any thread."""
+        """Record that a checkpoint failed. Any thread."""
 
         def notify() -> None:
             if self._stream_task is not None:
@@ -172,7 +172,7 @@ class Task:
     def read_state(self, read: StateRead) -> None:
         """Start reading the state of an operator between two batches. Any thread.
 
-        A task that ends meanwhile may leave the read without an answer; the caller is notified of its end.
+        If the task ends meanwhile, the read may get no answer; the caller is notified of the end.
         """
 
         def begin() -> None:
@@ -193,11 +193,11 @@ class Task:
         state = self._state
         reason = f"is {state.name}" if state.is_terminal else "is ending"
         return StateReadError(
-            f"the state of '{name}' cannot be read, as it {reason}: read the job's last checkpoint"
+            f"the state of '{name}' cannot be read because it {reason}: read the job's last checkpoint instead"
         )
 
     def deliver_payloads(self, payloads: VertexPayloads) -> None:
-        """Deliver the payloads that did not come with the task's description. Any thread."""
+        """Deliver the payloads that were not in the task's descriptor. Any thread."""
 
         def deliver() -> None:
             self._payloads = payloads
@@ -210,7 +210,7 @@ class Task:
         May be called from any thread, also after the end.
         """
         self._mailbox_latency.measure(self._mailbox_latencies)
-        # What was registered around the task, of its gates and writers; its sub-groups are the operators.
+        # Metrics of the task's gates and writers, registered in its group; its sub-groups are the operators.
         values = dict(self._environment.metrics.own_snapshot())
         values.update(self._snapshot())
         stream_task = self._stream_task
@@ -219,12 +219,12 @@ class Task:
         return values
 
     def user_counters(self) -> tuple[str, ...]:
-        """Return the names, among those of the snapshot, of counters that functions of the user's made."""
+        """Return the names of counters in `metrics_snapshot` that user functions created."""
         stream_task = self._stream_task
         return () if stream_task is None else stream_task.chain.user_counters()
 
     def metric_samples(self) -> TaskSamples:
-        """Return the same metrics with the operators and sub-groups that they belong to."""
+        """Return the metrics of `metrics_snapshot` with the operators and sub-groups that they belong to."""
         self._mailbox_latency.measure(self._mailbox_latencies)
         group, stream_task = self._environment.metrics, self._stream_task
         own = [
@@ -236,7 +236,7 @@ class Task:
         return TaskSamples(own, operators)
 
     def _snapshot(self) -> dict[str, float]:
-        """Return what the task counts beside its group."""
+        """Return the metrics that the task keeps outside its metric group."""
         values: dict[str, float] = {names.MAILBOX_QUEUE_SIZE.name: self.mailbox.size}
         stream_task = self._stream_task
         if stream_task is not None:
@@ -268,7 +268,7 @@ class Task:
         if self._payloads is None:
             for mail in self.mailbox.take_all():
                 mail()
-        # Big ones are let go of as soon as they are loaded.
+        # Large payloads are released as soon as they are loaded.
         payloads, self._payloads = self._payloads, None
         if payloads is None:
             return Step.WAIT
@@ -302,7 +302,7 @@ class Task:
             mail()
         self._timers.fire_due(stream_task.become_busy)
         self.mailbox.forget_wake_ups()
-        # Whoever cancelled the task meanwhile woke it for this look, which may have been forgotten with the others.
+        # A cancellation meanwhile woke the task for this check, and that wake-up may have been forgotten.
         self._check_interrupted()
         match stream_task.process():
             case Progress.MORE:
@@ -343,13 +343,13 @@ class Task:
         self.mailbox.interrupt(error)
 
     def _terminate(self, error: BaseException | None) -> None:
-        """Release everything, then report the final state."""
+        """Release all resources, then report the final state."""
         error = self._release(error)
         with self._lock:
             if self._state is ExecutionState.CANCELING:
                 final, error = ExecutionState.CANCELED, None
             elif self._external_error is not None:
-                # Closing gates under a task makes it fail in many ways; the cause is what was given.
+                # Closing gates while a task reads them causes various errors; the given error is the cause.
                 final, error = ExecutionState.FAILED, self._external_error
             elif error is not None:
                 final = ExecutionState.FAILED

@@ -11,7 +11,7 @@ from headrace.task.mailbox import Mailbox
 
 
 class Step(enum.Enum):
-    """Requests of a step of the loop to its driver."""
+    """Request of a step of the loop to its driver."""
 
     AGAIN = "AGAIN"
     WAIT = "WAIT"
@@ -19,29 +19,29 @@ class Step(enum.Enum):
 
 
 class TaskLoop(Protocol):
-    """The loop of one task, as its runner sees it."""
+    """Loop of one task, as seen by its runner."""
 
     mailbox: Mailbox
 
     def step(self) -> Step:
-        """Do a bounded piece of work; never raises."""
+        """Do a bounded amount of work; never raises."""
         ...
 
     def delay_to_next_timer_ms(self) -> float | None:
-        """After WAIT: when to step again without a wake-up; None: only when woken."""
+        """Return the ms after which to step again after WAIT; None to step only when woken."""
         ...
 
 
 class TaskRunner(Protocol):
-    """Drives loops."""
+    """Drives task loops."""
 
     def run(self, name: str, loop: TaskLoop) -> None:
-        """Start driving `loop`; returns at once."""
+        """Start driving `loop` and return at once."""
         ...
 
 
 class ThreadTaskRunner:
-    """One daemon thread per task: what TaskManagers use."""
+    """Runs each task on a daemon thread of its own, as in TaskManagers."""
 
     def run(self, name: str, loop: TaskLoop) -> None:
         """Start the task's thread."""

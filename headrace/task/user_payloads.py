@@ -1,6 +1,6 @@
-"""Unpickles user code, on the thread of the task that runs it, each payload once; nothing else does.
+"""Unpickles user code, each payload once, on the thread of the task that runs it. No other module unpickles it.
 
-The usual reason for a failure is a module that the driver has and this worker has not.
+Unpickling usually fails because a module is installed on the driver but not on this worker.
 """
 
 import traceback
@@ -40,16 +40,16 @@ T = TypeVar("T")
 
 
 def find_modules(settings: Settings) -> None:
-    """Put the job's Python files onto the import path, if this process sees them.
+    """Put the job's Python files on the import path, if they exist on this host.
 
-    A worker may have started before the job was written; what Spark brought to it is on the path already.
+    A worker may have started before the job was written; files shipped by Spark are on the path already.
     """
     named = [text.strip() for text in settings.get_option(PYTHON_FILES).split(",")]
     put_on_path(path for path in map(Path, filter(None, named)) if path.exists())
 
 
 def load_types(vertex: JobVertex, payloads: VertexPayloads) -> list[OperatorTypes]:
-    """Load the types of the operators, in order. UserCodeError names the operator."""
+    """Load the types of the operators, in order. UserCodeError with the operator's name if that fails."""
     return [
         _load(operator, "types", payload)
         for operator, payload in zip(vertex.operators, payloads.types, strict=True)
@@ -57,7 +57,10 @@ def load_types(vertex: JobVertex, payloads: VertexPayloads) -> list[OperatorType
 
 
 def load_specs(vertex: JobVertex, payloads: VertexPayloads) -> list[Any]:
-    """Load the functions and collections of the operators, in order. UserCodeError names the operator."""
+    """Load the functions and collections of the operators, in order.
+
+    UserCodeError with the operator's name if that fails.
+    """
     return [
         _load(operator, "function", payload)
         for operator, payload in zip(vertex.operators, payloads.specs, strict=True)
@@ -65,7 +68,10 @@ def load_specs(vertex: JobVertex, payloads: VertexPayloads) -> list[Any]:
 
 
 def create_writers(environment: TaskEnvironment, payloads: VertexPayloads) -> list[RecordWriter]:
-    """Return a writer per output, with the user's partitioner if there is one. UserCodeError names the operator."""
+    """Return a writer per output, with the user's partitioner if there is one.
+
+    UserCodeError with the operator's name if the partitioner cannot be loaded.
+    """
     return [
         create_record_writer(
             output.partition,
@@ -99,7 +105,7 @@ def _create_selector(
 
 
 class _BlamingSelector:
-    """Reports errors of the user's partitioner as those of the operator whose rows it distributes."""
+    """Reports errors of the user's partitioner as errors of the operator whose rows it distributes."""
 
     is_broadcast = False
     deals_rows = True
@@ -119,7 +125,7 @@ class _BlamingSelector:
         try:
             return ask(batch)
         except InvalidChannelError as error:
-            # Nothing of the user's is on the stack: the answer was wrong, not the call.
+            # No user code is on the stack: the result was wrong, not the call.
             raise UserCodeError(
                 type(error).__name__, str(error), self._operator_name, self._location, ""
             ) from error
@@ -137,7 +143,7 @@ def _load(operator: ChainedOperator, what: str, payload: Payload) -> Any:
 def _not_loadable(error: BaseException, what: str, operator: ChainedOperator) -> UserCodeError:
     return UserCodeError(
         type(error).__name__,
-        f"{error}; the {what} cannot be loaded on the worker, ship its modules with --python-files",
+        f"{error}; the {what} cannot be loaded on the worker; ship its modules with --python-files",
         operator.name,
         operator.location or UNKNOWN_LOCATION,
         traceback.format_exc(),

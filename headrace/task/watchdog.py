@@ -1,7 +1,7 @@
-"""TaskWatchdog: logs a task that has work and makes no progress, with the state of its exchange.
+"""TaskWatchdog: logs a task that has work but makes no progress, with the state of its exchange.
 
-A deadlock and a slow consumer both show as a full output without a checkpoint; the contents of queues, and the credit
-that is waited for, tell them apart.
+A deadlock and a slow consumer both show as a full output without a checkpoint; the contents of queues and the credit
+that is missing tell them apart.
 """
 
 import logging
@@ -17,14 +17,14 @@ from headrace.task.mailbox import MailboxTimers
 
 STALL_TIMEOUT: Final = ConfigOption(
     "headrace.task.stall-timeout", timedelta, timedelta(minutes=1),
-    "Time after which a task is described in the log of its worker that has input or a full output but makes no "
-    "progress; 0 s: never.",
+    "Time after which a task that has input or a full output but makes no progress is described in the log of its "
+    "worker; 0 s: never.",
 )  # fmt: skip
 _LOG: Final = logging.getLogger(__name__)
 
 
 class StallDetector:
-    """Decides whether a task stands still. Pure: time is an argument."""
+    """Decides whether a task is stalled. Pure: time is an argument."""
 
     def __init__(self, timeout_ms: float, now_ms: float) -> None:
         self._timeout_ms = timeout_ms
@@ -43,7 +43,7 @@ class StallDetector:
 
 
 class TaskWatchdog:
-    """Logs the exchange of a task that stands still. Mailbox thread only."""
+    """Logs the exchange of a stalled task. Mailbox thread only."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TaskWatchdog:
         self._detector: StallDetector | None = None
 
     def start(self) -> None:
-        """Start looking, four times per timeout."""
+        """Start to check, four times per timeout."""
         if self._timeout_ms > 0:
             self._detector = StallDetector(self._timeout_ms, self._timers.now_ms())
             self._schedule()
@@ -80,6 +80,6 @@ class TaskWatchdog:
         if self._detector.look(self._timers.now_ms(), progress, has_work):
             exchange = describe_exchange(self._gates, [each.partition for each in self._writers])
             self._tell(
-                f"task '{self._name}' has not moved for {self._timeout_ms / 1000:g} s:\n{exchange}"
+                f"task '{self._name}' has made no progress for {self._timeout_ms / 1000:g} s:\n{exchange}"
             )
         self._schedule()

@@ -15,7 +15,7 @@ from headrace.testing.operator_harness import OperatorHarness
 
 @pytest.fixture
 def minicluster_settings() -> Mapping[str, str]:
-    """Settings of the cluster of `minicluster_environment`: none, unless a fixture of this name gives others."""
+    """Return the settings of the cluster of `minicluster_environment`: none, unless a fixture overrides it."""
     return {}
 
 
@@ -23,14 +23,17 @@ def minicluster_settings() -> Mapping[str, str]:
 def minicluster_environment(
     minicluster_settings: Mapping[str, str],
 ) -> Iterator[StreamExecutionEnvironment]:
-    """An environment whose jobs run on a cluster of two slots in this process, which ends with the test."""
+    """Yield an environment whose jobs run on a cluster of two slots in this process, which ends with the test."""
     with MiniClusterExecutor(slot_count=2, settings=minicluster_settings):
         yield StreamExecutionEnvironment.get_execution_environment()
 
 
 @pytest.fixture
 def operator_harness() -> Iterator[Callable[..., OperatorHarness]]:
-    """Make harnesses by `OperatorHarness.of_program(environment, name)`; they are closed when the test ends."""
+    """Yield a function that makes harnesses like `OperatorHarness.of_program(environment, name)`.
+
+    They are closed at the end.
+    """
     made: list[OperatorHarness] = []
 
     def make(environment: StreamExecutionEnvironment, operator_name: str) -> OperatorHarness:

@@ -26,8 +26,8 @@ from headrace.rest.web_monitor import WebMonitor
 class MiniClusterExecutor:
     """Implements PipelineExecutor. As a context manager it is the active executor of the process.
 
-    REST is served where the settings say `rest.enabled`, and jobs are archived where they name a folder for it. The log
-    of a cluster with REST goes with it, unless `env.log.dir` names a folder.
+    REST is served if `rest.enabled` is set, and jobs are archived if the settings name a folder for it. The log of a
+    cluster with REST is deleted with it, unless `env.log.dir` names a folder.
 
     with MiniClusterExecutor(slot_count=2):
         env.execute()
@@ -84,7 +84,7 @@ class MiniClusterExecutor:
 
     @property
     def rest_address(self) -> str:
-        """Return where REST is served, empty where it is not."""
+        """Return the address of REST; empty if it is not served."""
         server = None if self._web_monitor is None else self._web_monitor.server
         return "" if server is None else server.address
 

@@ -1,7 +1,7 @@
 """OperatorHarness: runs one operator without a task: steps in, emitted elements out, snapshots and restarts in between.
 
-Time moves when a step says so, snapshots stay in memory, and calls of an asynchronous function end when the test says
-so (ManualCalls), all on the test's own thread.
+Time advances only by steps, snapshots stay in memory, and calls of an asynchronous function end when the test ends them
+(ManualCalls), all on the test's own thread.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ class ManualCalls:
             self._tell_ended([call])
 
     def finish_first(self) -> bool:
-        """Let the oldest call end; False where none runs."""
+        """Let the oldest call end; return False if none runs."""
         if self.running:
             self.finish()
             return True
@@ -93,7 +93,7 @@ class ManualCalls:
 
 
 class MemorySnapshots:
-    """A SnapshotWriter and SnapshotReader whose files are inside their handles."""
+    """A SnapshotWriter and SnapshotReader that stores files inside their handles."""
 
     def write(
         self, name: str, content: bytes | memoryview, *, is_shared: bool = False
@@ -157,7 +157,7 @@ class WatermarkAt:
 
 @dataclass(frozen=True)
 class TimeAt:
-    """Step: the wall clock moves to `time_ms`; timers that are due run."""
+    """Step: the wall clock advances to `time_ms`; due timers run."""
 
     time_ms: int
 
@@ -173,7 +173,7 @@ HarnessStep = Rows | WatermarkAt | TimeAt | Idle
 
 
 class ManualTimers:
-    """A ProcessingTimeService on a ManualClock: `advance_to` moves it and runs due timers, in order of time."""
+    """A ProcessingTimeService on a ManualClock: `advance_to` advances it and runs due timers, in order of time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -190,7 +190,7 @@ class ManualTimers:
         return timer
 
     def advance_to(self, time_ms: int) -> None:
-        """Let the clock stop at each due timer on its way to `time_ms`."""
+        """Advance the clock to `time_ms`, stopping at each due timer."""
         while self._timers and self._timers[0][0] <= time_ms:
             due_ms, _, timer = heapq.heappop(self._timers)
             if not timer.is_cancelled:
@@ -204,7 +204,7 @@ class ManualTimers:
 
     @property
     def pending_count(self) -> int:
-        """Timers that are neither due nor cancelled."""
+        """Number of timers that are neither due nor cancelled."""
         return sum(not timer.is_cancelled for _, _, timer in self._timers)
 
 
@@ -222,7 +222,10 @@ class ManualTimer:
 
 @dataclass
 class RecordedOutput:
-    """An Output that remembers. `main`, and each of `sides`, holds ("row", value, timestamp), ("watermark", ms) etc."""
+    """An Output that records its elements.
+
+    `main`, and each of `sides`, holds ("row", value, timestamp), ("watermark", ms) etc.
+    """
 
     main: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     sides: dict[str, list[tuple[Any, ...]]] = field(
@@ -253,25 +256,25 @@ class RecordedOutput:
             self.main.append(("idle",) if is_idle else ("active",))
 
     def check_interrupted(self) -> None:
-        """Replace it on the object to stop an operator."""
+        """Do nothing; a test replaces it on the object to stop an operator."""
 
     @property
     def rows(self) -> list[Any]:
-        """Values of the main output."""
+        """Return the values of the main output."""
         return [element[1] for element in self.main if element[0] == "row"]
 
     @property
     def timed_rows(self) -> list[tuple[Any, int | None]]:
-        """Values of the main output with their timestamps, None without."""
+        """Return the values of the main output with their timestamps, or None."""
         return [(element[1], element[2]) for element in self.main if element[0] == "row"]
 
     @property
     def watermarks(self) -> list[int]:
-        """Watermarks of the main output."""
+        """Return the watermarks of the main output."""
         return [element[1] for element in self.main if element[0] == "watermark"]
 
     def side_rows(self, tag_id: str) -> list[Any]:
-        """Values of a side output."""
+        """Return the values of a side output."""
         return [element[1] for element in self.sides.get(tag_id, ())]
 
 
@@ -306,10 +309,10 @@ class OperatorHarness:
         background: Callable[[], bool] = lambda: False,
         types: OperatorTypes | None = None,
     ) -> None:
-        """`keys`: one key function per input of a keyed operator, None for an input without; empty without any.
+        """`keys`: one key function per input of a keyed operator, None for an input without key; empty without any.
 
-        `background` does a piece of what happens beside the task, and says whether there was one: it is called after
-        each step until it says no. `types` are those of a graph's node, in place of the other arguments for types.
+        `background` runs a piece of background work, and returns whether there was one: it is called after each step
+        until it returns False. `types` are those of a graph's node, instead of the other arguments for types.
         """
         self._keys = keys or [None] * len(input_types)
         if types is None:
@@ -341,17 +344,17 @@ class OperatorHarness:
     def of_program(
         cls, environment: StreamExecutionEnvironment, operator_name: str
     ) -> "OperatorHarness":
-        """Return the harness of an operator with the function, the types and the keys that the program gives it.
+        """Return the harness of an operator with its function, types and keys from the program.
 
-        LookupError where the program has no operator of that name, or several.
+        LookupError if the program has no operator of that name, or several.
         """
         graph = environment.get_stream_graph()
         nodes = [node for node in graph.nodes if node.name == operator_name]
         if len(nodes) != 1:
             names = ", ".join(f"'{node.name}'" for node in graph.nodes)
             raise LookupError(
-                f"the program has {len(nodes)} operators '{operator_name}' among {names}: give the one that you mean a "
-                "name of its own"
+                f"the program has {len(nodes)} operators '{operator_name}' among {names}: give the one that you mean "
+                "a unique name"
             )
         (node,) = nodes
         keys: list[Callable[[Any], Any] | None] = [None] * len(node.types.inputs)
@@ -368,7 +371,7 @@ class OperatorHarness:
         subtask_index: int,
         restored: OperatorSubtaskState | None,
     ) -> None:
-        """Make and open an operator, beginning with the restored state."""
+        """Make and open an operator, starting with the restored state."""
         self.states = OperatorStateHandler(
             operator_name=self._operator_name,
             key_groups=key_group_range(subtask_index, parallelism, HARNESS_KEY_GROUPS),
@@ -416,9 +419,9 @@ class OperatorHarness:
     def restart(
         self, restored: OperatorSubtaskState | None, parallelism: int = 1, subtask_index: int = 0
     ) -> None:
-        """Put a new operator, that begins with `restored`, in the place of this one, as after a failure.
+        """Replace the operator by a new one that starts with `restored`, as after a failure.
 
-        Its functions are unpickled copies: what they keep outside of state is lost. Event time goes on.
+        Its functions are unpickled copies: data that they keep outside of state is lost. Event time continues.
         """
         self.close()
         self.timers.forget_all()
@@ -434,7 +437,7 @@ class OperatorHarness:
         return bool(self.types.inputs) and all(one.key_type for one in self.types.inputs)
 
     def batch(self, step: Rows) -> RecordBatch:
-        """Return the rows of a step as a batch, keyed where the operator's input is."""
+        """Return the rows of a step as a batch, keyed if the operator's input is."""
         batch_type = self.types.inputs[step.input_number]
         timestamps = None if step.timestamps is None else np.array(step.timestamps, dtype=np.int64)
         batch = RecordBatch.of_rows(BatchType(batch_type.value_type), list(step.values), timestamps)
@@ -475,7 +478,7 @@ class OperatorHarness:
         self.settle()
 
     def settle(self) -> None:
-        """Run mail and background work until there is no more."""
+        """Run mail and background work until there is none left."""
         while self.mails or self._background():
             while self.mails:
                 self.mails.popleft()()
@@ -486,7 +489,7 @@ class OperatorHarness:
         for input_number in range(len(self.types.inputs)):
             self.operator.end_input(input_number, self.output)
         self.settle()
-        assert self.operator.is_drained, "the operator waits for what nobody does"
+        assert self.operator.is_drained, "the operator waits for an event that never comes"
         self.operator.finish(self.output)
         self.close()
 

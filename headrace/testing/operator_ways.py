@@ -1,9 +1,9 @@
-"""Runs an operator in every way that must give the same output: cuts, forms, failures and parallelism change nothing.
+"""Runs an operator in all ways that must give the same output: batches, forms, failures and parallelism change nothing.
 
-`run_all_ways` carries out the same steps several times: rows in batches of every size, as Python values and as
-columns, with a restart from a snapshot after each step, and at another parallelism at each step. After a restart a step
-must emit the rows that an undisturbed operator emits in it, in any order: timers of one time fire in any, and keys are
-on several subtasks.
+`run_all_ways` carries out the same steps several times: rows in batches of every size, as Python values and as columns,
+with a restart from a snapshot after each step, and at another parallelism at each step. After a restart a step must
+emit the rows that an undisturbed operator emits in it, in any order, because timers of one time fire in any order, and
+keys are on several subtasks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,7 @@ Cutter = Callable[[RecordBatch], Iterable[RecordBatch]]
 def assert_same_with_restarts(
     create: Callable[[], OperatorHarness], steps: Sequence[HarnessStep], *, finishes: bool
 ) -> None:
-    """AssertionError where a step puts out something else after the operator was put away and came back before it."""
+    """Raise AssertionError if a step has another output after the operator was restarted before it."""
     undisturbed, harness = _alone(create), _alone(create)
     for step in steps:
         harness.restart(harness.snapshot())
@@ -51,7 +51,7 @@ def assert_same_with_restarts(
 def assert_same_at_other_parallelisms(
     create: Callable[[], OperatorHarness], steps: Sequence[HarnessStep], *, finishes: bool
 ) -> None:
-    """AssertionError where changing the parallelism at each step changes a step's output. Keyed operators only."""
+    """Raise AssertionError if changing the parallelism at each step changes a step's output. Keyed operators only."""
     undisturbed = _alone(create)
     subtasks = [_alone(create)]
     for step, parallelism in zip(steps, cycle(_PARALLELISMS), strict=False):
@@ -66,7 +66,7 @@ def assert_same_at_other_parallelisms(
 
 
 def _alone(create: Callable[[], OperatorHarness]) -> OperatorHarness:
-    """Return a harness that shares no user function with others, which `open` ties to one operator."""
+    """Return a harness that shares no user function with others, because `open` ties a function to one operator."""
     harness = create()
     harness.restart(None)
     return harness
@@ -93,7 +93,7 @@ def _rescaled(
 def _share(
     all_subtasks: Sequence[OperatorHarness], one: OperatorHarness, step: HarnessStep
 ) -> None:
-    """Carry out a step on one subtask: of rows, those of its keys."""
+    """Run a step on one subtask: of rows, only those with its keys."""
     if not isinstance(step, Rows):
         one.perform(step)
         return
@@ -165,10 +165,10 @@ def run_all_ways(
     finishes: bool = True,
     canonical: Callable[[list[tuple[Any, ...]]], object] = lambda elements: elements,
 ) -> OperatorHarness:
-    """Carry out `steps` on fresh harnesses in every way; AssertionError where outputs differ.
+    """Run `steps` on fresh harnesses in every way; AssertionError if outputs differ.
 
-    `canonical` brings an output into the form that is compared, for operators that leave an order open. The harness
-    that was fed whole batches is returned.
+    `canonical` converts an output to the compared form, for operators without a fixed order. Returns the harness that
+    received whole batches.
     """
     first = run_all_cuts(create, steps, finishes=finishes, canonical=canonical)
     assert_same_with_restarts(create, steps, finishes=finishes)
@@ -184,7 +184,7 @@ def run_all_cuts(
     finishes: bool = True,
     canonical: Callable[[list[tuple[Any, ...]]], object] = lambda elements: elements,
 ) -> OperatorHarness:
-    """Do the same without failures and at one parallelism, which is cheap enough for many random steps."""
+    """Run the same comparison without failures and at one parallelism, which is cheap enough for many random steps."""
     first: OperatorHarness | None = None
     for way, cut in WAYS.items():
         harness = _run_cut(create, steps, cut, finishes, reads_rows=cut is not _as_columns)

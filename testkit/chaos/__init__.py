@@ -1,4 +1,4 @@
-"""Chaos: a job with a known answer is run while processes die, and what it committed is compared with that answer.
+"""Chaos: runs a job with a known answer while processes die, and compares its committed output with that answer.
 
 Duty: two jobs with their oracles, the table of moments, the runner on real Spark, planted bugs that must be caught.
 Neighbours: uses everything as a user's program does; failpoints are `headrace/core/process/failpoints`.

@@ -32,14 +32,14 @@ _PARTS: Final = tuple(name for name in GROUPS if name != "smoke")
 
 
 def main() -> int:
-    """Run what was asked for; 1 where some output was not exact, or some bug was not found."""
+    """Run the requested parts; return 1 if some output was not exact, or some bug was not found."""
     parser = argparse.ArgumentParser(
         prog="python -m testkit.chaos",
         description="Kill TaskManagers of a running job at named moments, and judge what it committed.",
     )
     parser.add_argument("group", nargs="*", default=["kills"], help=", ".join(_CHOICES))
     parser.add_argument(
-        "--repeats", type=int, help="runs of each moment (default: 5, of kills of drivers 3)"
+        "--repeats", type=int, help="runs of each moment (default: 5, for kills of drivers 3)"
     )
     parser.add_argument("--only", default="", help="runs or bugs whose name contains this text")
     parser.add_argument("--bug", choices=BUGS, help="plant this bug, which must then be found")
@@ -47,17 +47,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="append outcomes to this file, a line each")
     parser.add_argument("--log", type=Path, help="lines of the log (default: beside --json)")
     parser.add_argument(
-        "--directory", type=Path, help="keep the files of runs here, several parts or bugs apart"
+        "--directory", type=Path, help="keep the files of runs here, in one folder per part or bug"
     )
     arguments = parser.parse_args()
     if arguments.json:
-        # Lost calls to processes that were killed are no news; progress is to be read.
+        # Lost calls to killed processes are expected; progress must stay readable.
         log = arguments.log or arguments.json.with_suffix(".log")
         log.parent.mkdir(parents=True, exist_ok=True)
         logging.basicConfig(filename=log, format=_LOG_FORMAT)
     wanted: list[str] = arguments.group
     if unknown := sorted({*wanted} - {*_CHOICES}):
-        parser.error(f"there is no group {', '.join(unknown)}: there are {', '.join(_CHOICES)}")
+        parser.error(f"there is no group {', '.join(unknown)}: choose from {', '.join(_CHOICES)}")
     if arguments.bug:
         return _search(arguments)
     if len(wanted) == 1 and wanted[0] in _DRIVER_KILLS:
@@ -66,7 +66,7 @@ def main() -> int:
         wanted = [*_PARTS, *_DRIVER_KILLS, "bugs"]
     wanted = [name for name in wanted if _is_anything_called(arguments.only, name)]
     if not wanted:
-        parser.error(f"nothing there is called {arguments.only!r}")
+        parser.error(f"no run or bug is called {arguments.only!r}")
     if len(wanted) > 1:
         return _run_parts(wanted, arguments)
     return _run_bugs(arguments) if wanted == ["bugs"] else _run_group(wanted[0], arguments)
@@ -76,7 +76,7 @@ _CHOICES: Final = (*GROUPS, *_DRIVER_KILLS, "bugs", "all")
 
 
 def _is_anything_called(text: str, part: str) -> bool:
-    """Whether the part has a run, or a bug, whose name contains `text`; runs of drivers have other names."""
+    """Return whether the part has a run, or a bug, whose name contains `text`; runs of drivers have other names."""
     if part in _DRIVER_KILLS:
         return not text
     return bool(_bugs_called(text) if part == "bugs" else GROUPS[part].count(1, text))
@@ -103,7 +103,7 @@ def _repeats(arguments: argparse.Namespace) -> list[str]:
 
 
 def _kill_drivers(part: str, arguments: argparse.Namespace) -> int:
-    """Kill drivers of clusters, as processes without Spark or on it."""
+    """Kill drivers of clusters, in processes with or without Spark."""
     _begin(part, arguments)
     command = [*_repeats(arguments), "--only", arguments.only]
     command += ["--json", str(arguments.json)] if arguments.json else []
@@ -122,7 +122,7 @@ def _run_bugs(arguments: argparse.Namespace) -> int:
 
 
 def _run_self(name: str, extra: list[str], arguments: argparse.Namespace) -> int:
-    """A process of its own: one Spark application, one set of settings, one planted bug; and one folder."""
+    """Run this program in its own process: one Spark application, its settings, one planted bug, and one folder."""
     kept = ["--json", str(arguments.json)] if arguments.json else []
     kept += ["--log", str(arguments.log)] if arguments.log else []
     if arguments.directory:
@@ -154,8 +154,8 @@ def _run_group(name: str, arguments: argparse.Namespace) -> int:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    """The bug is found where at least one run is not exact."""
-    # Workers plant it as they load the job, which this process has loaded already.
+    """Run until a run is not exact, which counts as finding the bug."""
+    # Workers plant the bug when they load the job, which this process has loaded already.
     os.environ[VARIABLE] = arguments.bug
     plant_from_environment()
     search = SEARCHES[arguments.bug]
@@ -191,7 +191,7 @@ def _report(outcomes: list[Outcome]) -> int:
 
 
 def _begin(name: str, arguments: argparse.Namespace) -> None:
-    """Mark the start of this group in the file, so that its earlier lines do not count; not for a part of it."""
+    """Mark the start of this group in the file, so that its earlier lines do not count; not for a part of a group."""
     if arguments.only:
         return
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
@@ -207,7 +207,7 @@ def _keep(arguments: argparse.Namespace, line: dict[str, object]) -> None:
 
 
 def line_of(outcome: Outcome) -> str:
-    """One run for people."""
+    """Return one run as a line for the terminal."""
     times = outcome.recoveries_s
     recovery = f", recovered in {statistics.median(times):.1f} s" if times else ""
     verdict = "exact" if outcome.is_exact else "; ".join(outcome.mistakes)[:600]

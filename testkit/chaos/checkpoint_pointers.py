@@ -1,8 +1,8 @@
-"""CheckpointPointers: a judge of what the storage of a job says is its newest checkpoint, from outside, look by look.
+"""CheckpointPointers: judges from outside, in repeated looks, which checkpoint a job's storage names as the newest.
 
-A leader takes the complete checkpoint with the largest id, or the one that the file `newest` names where a listing lags
-behind. So at no moment may one name another checkpoint than the other does, nor may two leaders both write: else two
-processes, each by the book, go on from different checkpoints.
+A leader takes the complete checkpoint with the largest id, or the one that the file `newest` names if a listing lags
+behind. So both must name the same checkpoint at all times, and two leaders must never both write: otherwise two
+processes, both following the rules, would continue from different checkpoints.
 """
 
 import threading
@@ -25,7 +25,7 @@ _MISTAKES_MAX: Final = 20
 
 
 class Complete(NamedTuple):
-    """A complete checkpoint: the lineage and the epoch of the leader that wrote it, and the whole of its metadata."""
+    """A complete checkpoint: the lineage and the epoch of the leader that wrote it, and its whole metadata."""
 
     lineage: str
     epoch: int
@@ -34,25 +34,25 @@ class Complete(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """The storage of a job at one moment. `newest`: what the pointer file names, read before the others; or None."""
+    """The storage of a job at one moment. `newest`: the id in the pointer file, read before the rest; or None."""
 
     newest: int | None = None
     complete: Mapping[int, Complete] = field(default_factory=dict[int, Complete])
 
 
 class CheckpointPointers:
-    """One per job. `mistakes`: what was wrong in any look, each once. Pure."""
+    """Judge of one job's storage. `mistakes`: the mistakes seen in any look, each once. Pure."""
 
     def __init__(self) -> None:
         self.mistakes: Final[list[str]] = []
         self.newest_seen = 0
-        """The newest complete checkpoint that any look has found; 0: none."""
+        """The newest complete checkpoint seen in any look; 0: none."""
         self._seen: Final[dict[int, Complete]] = {}
         self._newest = 0
 
     def take(self, look: Look) -> None:
-        """Judge one look beside those before it."""
-        # All that a look finds new may have come in any order.
+        """Judge one look together with those before it."""
+        # New checkpoints in one look may have come in any order.
         epoch_before = max((one.epoch for one in self._seen.values()), default=0)
         for number, one in sorted(look.complete.items()):
             known = self._seen.setdefault(number, one)
@@ -73,11 +73,11 @@ class CheckpointPointers:
         if look.newest < self._newest:
             self._add(f"the pointer went back from checkpoint {self._newest} to {look.newest}")
         self._newest = look.newest
-        # At the end of the job all are deleted, in any order, also those that no look has seen.
+        # At the end of the job all are deleted, in any order, including those that no look has seen.
         listed = max(look.complete, default=look.newest)
         if listed < look.newest and look.newest not in self._seen:
             self._add(
-                f"the pointer names checkpoint {look.newest}, and the newest complete one is {listed}"
+                f"the pointer names checkpoint {look.newest}, but the newest complete one is {listed}"
             )
 
     def _judge_order(self) -> None:
@@ -99,7 +99,7 @@ class CheckpointPointers:
 
 
 def look_at(folder_uri: str, key: Callable[[], MetadataKey]) -> Look:
-    """Read the folder of a job's checkpoints; what is deleted meanwhile is not there. CheckpointStorageError."""
+    """Return a look at the folder of a job's checkpoints, without files deleted meanwhile. CheckpointStorageError."""
     content = _content_of(child_uri(folder_uri, "newest"))
     text = b"" if content is None else content.strip()
     complete: dict[int, Complete] = {}
@@ -124,7 +124,7 @@ def _content_of(uri: str) -> bytes | None:
 
 
 class PointerWatch:
-    """Looks again and again, on a thread of its own, from `start` to `stop`."""
+    """Takes looks repeatedly, on a thread of its own, from `start` to `stop`."""
 
     def __init__(self, look: Callable[[], Look], pause_s: float) -> None:
         self.pointers: Final = CheckpointPointers()
@@ -135,7 +135,7 @@ class PointerWatch:
         self._thread: Final = start_thread("checkpoint pointers", self._run)
 
     def stop(self) -> tuple[str, ...]:
-        """Look for the last time, and return what was wrong in any look, or with the looks."""
+        """Take the last look, and return all mistakes, including failed looks."""
         self._should_stop.set()
         self._thread.join()
         if self._failure is not None:

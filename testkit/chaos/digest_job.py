@@ -1,9 +1,9 @@
-"""The digest job: numbers are dealt to keys, and every number leaves a row that depends on all before it of its key.
+"""The digest job: each number emits a row that depends on all earlier numbers of its key.
 
     source (paced numbers) [-> poison] -> keyBy -> digest (value state, map state, timers) -> files, exactly once
 
-A row that is lost, repeated, reordered within its key, or computed from state that was, shows in every later row of its
-key. The answer is computed by plain Python in one loop, `expected_rows`, which shares nothing with the engine.
+A row that is lost, repeated, reordered within its key, or computed from wrong state affects every later row of its
+key. `expected_rows` computes the answer in plain Python in one loop, which shares nothing with the engine.
 """
 
 import enum
@@ -30,13 +30,13 @@ TIMER_SPAN_MS: Final = 500
 """Event time between two timers of a key; one number is one millisecond."""
 LAST_DIGITS: Final = 10
 DEAD_LETTERS: Final = "dead-letters"
-"""Folder of a run with records that were set aside."""
+"""Folder of a run with the records that were set aside."""
 POISON_TEXT: Final = "poison"
 _POISON: Final = OutputTag("poison", Types.PICKLED_BYTE_ARRAY())
 
 
 class PoisonPolicy(enum.Enum):
-    """Handling of a record on which a function raises."""
+    """Handling of a record for which a function raises an error."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -47,8 +47,8 @@ class PoisonPolicy(enum.Enum):
 class DigestJob:
     """A job over `count` numbers at `rows_per_second`, with `key_count` keys.
 
-    `key_count` is a multiple of `parallelism`, so that one reader makes all numbers of a key, in order. One number in
-    `poison_every` is poison, where that is not 0.
+    `key_count` is a multiple of `parallelism`, so that one reader emits all numbers of a key, in order. One number in
+    `poison_every` is poison; 0: none.
     """
 
     count: int = 12_000
@@ -63,7 +63,7 @@ class DigestJob:
         return "digest"
 
     def is_poison(self, number: int) -> bool:
-        """Whether a function raises on this number."""
+        """Return whether a function raises an error for this number."""
         return self.poison_every > 0 and number % self.poison_every == self.poison_every - 1
 
     def build(self, env: StreamExecutionEnvironment, directory: Path) -> None:
@@ -86,7 +86,7 @@ class DigestJob:
         rows.rebalance().sink_to(output_files(directory / OUTPUT)).name("files").uid("files")
 
     def expected_rows(self) -> list[str]:
-        """Return the rows that must come out: numbers of a key come in order, since one reader deals them."""
+        """Return the rows that must be committed; numbers of a key come in order, since one reader emits them."""
         rows: list[str] = []
         chains: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
         digits: dict[int, dict[int, dict[int, int]]] = defaultdict(
@@ -114,14 +114,14 @@ class DigestJob:
 
 
 class EventTime(TimestampAssigner):
-    """A number is its own time."""
+    """Timestamp assigner: a number is its own event time."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return int(value)
 
 
 class Digest(KeyedProcessFunction):
-    """Chains a checksum over the numbers of a key, counts their last digits, and reports those when a timer fires."""
+    """Chains a checksum over the numbers of a key, counts their last digits, and emits the counts by timer."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Get the states."""
@@ -132,7 +132,7 @@ class Digest(KeyedProcessFunction):
         )
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[str]:
-        """One row per number."""
+        """Emit one row per number."""
         reach(Failpoint.USER_CODE)
         count, checksum = self._chain.value() or (0, 0)
         count, checksum = count + 1, next_checksum(checksum, value)
@@ -143,7 +143,7 @@ class Digest(KeyedProcessFunction):
         yield number_row(ctx.get_current_key(), count, checksum)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[str]:
-        """One row per key and span of time."""
+        """Emit one row per key and span of time."""
         digits = sorted(
             (key, count) for key, count in self._digits.items() if key // LAST_DIGITS == timestamp
         )
@@ -153,7 +153,7 @@ class Digest(KeyedProcessFunction):
 
 
 def _without_poison(numbers: DataStream, job: DigestJob, directory: Path) -> DataStream:
-    """Numbers on which nothing raises; the others go where the policy says."""
+    """Return the numbers for which no error is raised; the others are handled by the policy."""
 
     def refuse_poison(number: int) -> int:
         if job.is_poison(number):
@@ -178,13 +178,13 @@ def _dead_letter(failed: tuple[int, str]) -> str:
 
 
 def expected_dead_letters(job: DigestJob) -> list[str]:
-    """The records that are set aside, in any order."""
+    """Return the records that are set aside, in any order."""
     poison = (number for number in range(job.count) if job.is_poison(number))
     return [f"{number}: ValueError: {number} is {POISON_TEXT}" for number in poison]
 
 
 def next_checksum(checksum: int, number: int) -> int:
-    """The next link of a key's chain."""
+    """Return the next link of a key's chain."""
     return zlib.crc32(int(number).to_bytes(8, "big"), checksum)
 
 
@@ -194,11 +194,11 @@ def timer_of(number: int) -> int:
 
 
 def number_row(key: int, count: int, checksum: int) -> str:
-    """The row that a number leaves."""
+    """Return the row for a number."""
     return f"n {key} {count} {checksum}"
 
 
 def timer_row(key: int, time_ms: int, digits: list[tuple[int, int]]) -> str:
-    """The row that a timer leaves."""
+    """Return the row for a timer."""
     counts = ",".join(f"{digit}:{count}" for digit, count in digits)
     return f"t {key} {time_ms} {counts}"

@@ -1,4 +1,7 @@
-"""Disturbances of a running job from outside: TaskManagers killed at random or all at once, or frozen; bad storage."""
+"""Disturbances of a running job from outside: TaskManagers that are killed at random, all at once, or frozen.
+
+Failing storage.
+"""
 
 import os
 import signal
@@ -10,7 +13,7 @@ from testkit.chaos.stage import Play, Stage, wait_until
 from testkit.chaos.task_managers import kill_one, task_manager_pids
 
 STORAGE_CONTROL: Final = "storage-faults"
-"""File in the folder of all runs that says how the checkpoint storage fails; see `testkit/faulty_file_system`."""
+"""File in the folder of all runs that controls how the checkpoint storage fails; see `testkit/faulty_file_system`."""
 
 
 def random_kills(duration_s: float, pause_s: tuple[float, float]) -> Play:
@@ -41,7 +44,7 @@ def kill_all(stage: Stage) -> None:
 
 
 def freeze_one(duration_s: float) -> Play:
-    """Stop a TaskManager for longer than its heartbeat may be missed, then let it go on: a zombie by then."""
+    """Freeze a TaskManager for longer than its heartbeats may be missing, then resume it: it is a zombie by then."""
 
     def play(stage: Stage) -> None:
         client = stage.submit()
@@ -51,16 +54,16 @@ def freeze_one(duration_s: float) -> Play:
         time.sleep(duration_s)
         if Path(f"/proc/{pid}").exists():
             os.kill(pid, signal.SIGCONT)
-            stage.note = "let go on after its slots were given away"
+            stage.note = "resumed after its slots were given away"
         stage.finish(client)
 
     return play
 
 
 def bad_storage(faults: str, fault_count: int) -> Play:
-    """The checkpoint storage fails as `faults` says, a TaskManager is killed meanwhile, and then all is well again.
+    """Let the checkpoint storage fail according to `faults`, kill a TaskManager meanwhile, and heal the storage.
 
-    `fault_count` faults are waited for before the kill, and again after the recovery, unless the job has ended by then.
+    Waits for `fault_count` faults before the kill, and again after the recovery, unless the job has ended by then.
     """
 
     def play(stage: Stage) -> None:
@@ -84,8 +87,8 @@ def bad_storage(faults: str, fault_count: int) -> Play:
             control.write_text("")
         counts = client.get_job_details().result(30).checkpoints.counts
         stage.note = (
-            f"{struck.stat().st_size} faults; {counts.failed} checkpoints failed of "
-            f"{counts.triggered} by the time it was well again"
+            f"{struck.stat().st_size} faults; {counts.failed} checkpoints failed of {counts.triggered} before the "
+            f"storage was healed"
         )
         stage.finish(client)
 

@@ -1,4 +1,4 @@
-"""The answer of the events job, by plain Python: a model that takes records and watermarks one at a time."""
+"""The answer of the events job in plain Python: a model that takes records and watermarks one at a time."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
@@ -24,7 +24,7 @@ _END: Final = 2**63 - 1
 
 @dataclass
 class _Session:
-    """`end_ms` is behind it. `has_fired`: since it last grew, event time has passed its end."""
+    """A session; `end_ms` is its exclusive end. `has_fired`: event time has passed its end since it last grew."""
 
     start_ms: int
     end_ms: int
@@ -36,7 +36,7 @@ class _Session:
 
 
 class SessionModel:
-    """Sessions of all keys, and the rows they leave. Source: Flink WindowOperator, EventTimeTrigger."""
+    """Sessions of all keys, and the rows that they emit. Source: Flink WindowOperator, EventTimeTrigger."""
 
     def __init__(self, key_count: int) -> None:
         self._key_count = key_count
@@ -44,7 +44,7 @@ class SessionModel:
         self._sessions: dict[int, list[_Session]] = defaultdict(list)
 
     def take(self, event: int) -> Iterator[str]:
-        """An event arrives."""
+        """Process an event."""
         key, time = RecordKind.EVENTS.key(event, self._key_count), RecordKind.EVENTS.time_ms(event)
         found = _Session(time, time + SESSION_GAP_MS, [event])
         touched = [one for one in self._sessions[key] if one.touches(found)]
@@ -61,7 +61,7 @@ class SessionModel:
             yield self._row(key, found)
 
     def advance(self, watermark: int) -> Iterator[str]:
-        """Event time moves."""
+        """Process a watermark."""
         self._watermark = watermark
         for key, sessions in self._sessions.items():
             for session in sessions:
@@ -78,7 +78,7 @@ class SessionModel:
 
 
 def answer_of(event_count: int, key_count: int) -> list[str]:
-    """Every row once, in any order."""
+    """Return every row once, in any order."""
     model, rows = SessionModel(key_count), list[str]()
     for event in range(event_count):
         rows += model.take(event)
@@ -108,7 +108,7 @@ def _pairs(event_count: int, key_count: int) -> Iterator[str]:
 
 
 def on_time_place(row: str) -> tuple[Hashable, int] | None:
-    """Key and time of a row that a timer left for an event which was on time; None of any other."""
+    """Return key and time of a row that a timer emitted for an event that was on time; None for any other row."""
     kind, _, rest = row.partition(" ")
     if kind != "r":
         return None

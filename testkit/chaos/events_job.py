@@ -1,12 +1,12 @@
-"""The events job: event time and two inputs, of which every record is accounted for.
+"""The events job: event time and two inputs, with every record accounted for.
 
-    events ─┬─ keyBy ─ sessions that merge, with allowed lateness ─┬─ windows, a row each time one fires   "s"
-            │                                                      └─ what came too late, a row per event  "l"
+    events ─┬─ keyBy ─ sessions that merge, with allowed lateness ─┬─ windows, a row per firing   "s"
+            │                                                      └─ late events, a row per event  "l"
             ├─ keyBy ─ interval join with orders, a row per pair                                           "j"
             └─ keyBy ─ waits, with a timer, for the broadcast rules of its time, a row per event           "r"
 
-Each source is one reader that says behind which of its records event time moves, so that every subtask meets records
-and watermarks in one order: which event is late is no matter of chance, and `events_answer` knows it.
+Each source is one reader that emits watermarks after fixed records, so that every subtask sees records
+and watermarks in one order: which events are late does not depend on chance, and `events_answer` knows them.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -57,7 +57,7 @@ _RULES: Final = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
 
 @dataclass(frozen=True)
 class EventsJob:
-    """A job over `count` events at `rows_per_second`, with the orders and rules that belong to their time."""
+    """A job over `count` events at `rows_per_second`, with the orders and rules in their span of time."""
 
     count: int = 8_000
     rows_per_second: float = 2_000
@@ -80,11 +80,11 @@ class EventsJob:
         return answer_of(self.count, self.key_count)
 
     def place_of(self, row: str) -> tuple[Hashable, int] | None:
-        """Timers of a key fire in the order of time, but for those of events that come behind it."""
+        """Return the place of a row: timers of a key fire in order of time, except those of late events."""
         return on_time_place(row)
 
     def _source(self, env: StreamExecutionEnvironment, kind: RecordKind) -> DataStream:
-        """One reader of one kind of records, whose rate is such that all kinds end at the same time."""
+        """Return one reader of one kind of records, with a rate at which all kinds end at the same time."""
         count = kind.count(self.count)
         rate = self.rows_per_second * count / self.count
         source = DataGeneratorSource(lambda index: index, count, Types.LONG(), rows_per_second=rate)
@@ -107,7 +107,7 @@ class EventsJob:
 
     def _joined(self, env: StreamExecutionEnvironment, events: DataStream) -> DataStream:
         key_count = self.key_count
-        # The join's event time waits for the orders, so what is late to it would be a matter of chance.
+        # The join's event time waits for the orders, so that lateness there would depend on chance.
         on_time = events.filter(lambda one: not RecordKind.EVENTS.is_behind(one))
         orders = self._source(env, RecordKind.ORDERS)
         return (
@@ -132,7 +132,7 @@ class EventsJob:
 
 
 class TimeOf(TimestampAssigner):
-    """A record's number says its time."""
+    """Timestamp assigner: the record's number determines its time."""
 
     def __init__(self, kind: RecordKind) -> None:
         self._kind = kind
@@ -142,7 +142,7 @@ class TimeOf(TimestampAssigner):
 
 
 class SaidWatermarks(WatermarkGenerator):
-    """Event time moves behind certain records, and at no other moment."""
+    """Watermark generator that advances event time after certain records, and at no other moment."""
 
     def __init__(self, kind: RecordKind) -> None:
         self._kind = kind
@@ -153,11 +153,11 @@ class SaidWatermarks(WatermarkGenerator):
             output.emit_watermark(watermark)
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Nothing is left to say."""
+        """Emit nothing."""
 
 
 class SessionRows(ProcessWindowFunction[int, str, int, TimeWindow]):
-    """A row each time that a session fires, which says what it holds by then."""
+    """Emits a row each time that a session fires, with its present contents."""
 
     def process(
         self, key: int, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[int]
@@ -167,7 +167,7 @@ class SessionRows(ProcessWindowFunction[int, str, int, TimeWindow]):
 
 
 class _LateRow:
-    """A row for an event that no session takes any more."""
+    """Emits a row for an event that no session accepts any more."""
 
     def __init__(self, key_count: int) -> None:
         self._key_count = key_count
@@ -177,7 +177,7 @@ class _LateRow:
 
 
 class JoinedRows(ProcessJoinFunction[int, int, str]):
-    """A row per pair."""
+    """Emits a row per pair."""
 
     def __init__(self, key_count: int) -> None:
         self._key_count = key_count
@@ -187,7 +187,7 @@ class JoinedRows(ProcessJoinFunction[int, int, str]):
 
 
 class RuledRows(KeyedBroadcastProcessFunction[int, int, int, str]):
-    """Events wait until event time says that all rules up to their own time are there."""
+    """Holds events until event time shows that all rules up to their own time have arrived."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Get the state."""

@@ -38,10 +38,10 @@ _MANY_FAILURES: Final = {"execution.checkpointing.tolerable-failed-checkpoints":
 
 @dataclass(frozen=True)
 class Group:
-    """Scenarios and plays that run under `settings`, which go over the suite's own.
+    """Scenarios and plays that run under `settings`, which override the suite's own.
 
-    Each runs `repeats` times, or once where the suite is asked for less than that. `needs_in_flight`: in each run some
-    checkpoint must hold rows that its barriers overtook, as otherwise none was unaligned but by name.
+    Each runs `repeats` times, or once if the suite was started with fewer. `needs_in_flight`: in each run some
+    checkpoint must contain rows that its barriers overtook, as otherwise none was really unaligned.
     """
 
     scenarios: tuple[Scenario, ...] = ()
@@ -57,7 +57,7 @@ class Group:
         return sum(only in name for name in names) * min(repeats, self.repeats_max)
 
     def runs(self, runner: ChaosRunner, repeats: int, only: str = "") -> Iterator[Outcome]:
-        """Run everything whose name contains `only`, and yield outcomes as they come."""
+        """Run all runs whose name contains `only`, and yield outcomes as they come."""
         for one in self._all(runner):
             if only in one[0]:
                 for repeat in range(min(repeats, self.repeats_max)):
@@ -66,7 +66,7 @@ class Group:
     def _judged(self, outcome: Outcome) -> Outcome:
         if not self.needs_in_flight or outcome.mistakes or outcome.in_flight_bytes > 0:
             return outcome
-        return replace(outcome, mistakes=("no checkpoint held anything that was in flight",))
+        return replace(outcome, mistakes=("no checkpoint contained data in flight",))
 
     def _all(self, runner: ChaosRunner) -> list[tuple[str, Callable[[int], Outcome]]]:
         found: list[tuple[str, Callable[[int], Outcome]]] = []
@@ -80,9 +80,9 @@ class Group:
 _SMOKE: Final = tuple(scenario for scenario in KILLS if scenario.name in SMOKE)
 _UNALIGNED: Final = {"execution.checkpointing.unaligned.enabled": "true"}
 _ROCKSDB: Final = {"state.backend.type": "rocksdb"}
-# So fast that barriers overtake what waits in channels.
+# So fast that barriers overtake rows waiting in channels.
 _HURRIED_EVENTS: Final = EventsJob(count=16_000, rows_per_second=1_000_000)
-# From unaligned checkpoints subtasks would go on from the smallest of their event times, so that other events are late.
+# From unaligned checkpoints subtasks would continue from the smallest of their event times: other events would be late.
 _RESCALED: Final[dict[str, Play]] = {
     "from a savepoint at another parallelism": rescale_from_savepoint(3),
     "from a checkpoint at another parallelism": rescale_from_checkpoint(1),
@@ -159,4 +159,4 @@ GROUPS: Final[dict[str, Group]] = {
     ),
     "poison": Group(plays=POISON, repeats_max=2),
 }
-"""By name. `smoke` is part of continuous integration, everything else of `make chaos`."""
+"""Groups by name. `smoke` is part of continuous integration, all others of `make chaos`."""

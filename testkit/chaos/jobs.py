@@ -11,16 +11,19 @@ from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from testkit.chaos.planted_bugs import plant_from_environment
 
-# Whoever loads a job, driver or worker, is to have the bug.
+# Every process that loads a job, driver or worker, must have the bug.
 plant_from_environment()
 
 ROW_TYPE: Final = Types.STRING()
 OUTPUT: Final = "output"
-"""Folder of a run with what the job commits: files of lines, each of which is there once."""
+"""Folder of a run with the job's committed output: files of lines, each of which occurs once."""
 
 
 class ChaosJob(Protocol):
-    """A frozen dataclass. `count` records come at `rows_per_second`; `name` is for people."""
+    """A job; implementations are frozen dataclasses.
+
+    `count` records come at `rows_per_second`; `name` is for reports.
+    """
 
     @property
     def name(self) -> str: ...
@@ -39,16 +42,16 @@ class ChaosJob(Protocol):
         ...
 
     def expected_rows(self) -> list[str]:
-        """The answer: every row once, in any order."""
+        """Return the answer: every row once, in any order."""
         ...
 
     def place_of(self, row: str) -> tuple[Hashable, Any] | None:
-        """The key of a row of the answer and its position there, ascending within a file; None where it has none."""
+        """Return a row's key and its position there, ascending within a file; None if it has none."""
         ...
 
 
 def output_files(folder: Path) -> FileSink:
-    """A sink that leaves a visible file for each subtask and checkpoint."""
+    """Return a sink that leaves a visible file for each subtask and checkpoint."""
     return (
         FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())

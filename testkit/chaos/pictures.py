@@ -1,4 +1,4 @@
-"""The picture of the chaos report: how long each run took to recover, by what was done."""
+"""The picture of the chaos report: the recovery time of each run, by kind of disturbance."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any, Final
 import matplotlib
 
 matplotlib.use("Agg")
-# The same figures make the same file, byte for byte.
+# The same figures must make the same file, byte for byte.
 matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
 
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
@@ -18,7 +18,7 @@ _ROW_INCHES: Final = 0.24
 
 
 def draw_recovery(times: Mapping[str, Sequence[float]], file: Path) -> None:
-    """A row per moment: a dot for each run, a stroke for their median, seconds to the right."""
+    """Draw a row per moment: a dot for each run, a stroke for the median, seconds to the right."""
     names = list(times)
     figure: Any = plt.figure(figsize=(8, 1.2 + _ROW_INCHES * len(names)), layout="constrained")
     panel = figure.subplots()

@@ -1,7 +1,7 @@
-"""Bugs that can be planted into a process, one at a time, to see that the chaos suite finds them.
+"""Bugs that can be planted into a process, one at a time, to verify that the chaos suite finds them.
 
-Each replaces one function by one that is wrong in one way. A process plants what the environment variable
-HEADRACE_PLANTED_BUG names when it loads one of the jobs; workers inherit it from the driver.
+Each replaces one function by one that is wrong in one way. A process plants the bug in the environment variable
+HEADRACE_PLANTED_BUG when it loads one of the jobs; workers inherit the variable from the driver.
 """
 
 import os
@@ -37,7 +37,7 @@ VARIABLE: Final = "HEADRACE_PLANTED_BUG"
 
 
 def skip_a_barrier() -> None:
-    """The snapshot is taken with the first barrier; rows that other channels still owe it are missing."""
+    """Take the snapshot at the first barrier; rows that other channels still send for it are missing."""
     handler: Any = ExactlyOnceBarrierHandler
     original = handler._arrived
 
@@ -48,7 +48,7 @@ def skip_a_barrier() -> None:
 
 
 def acknowledge_before_upload() -> None:
-    """The handle of a piece of state goes out although its content never arrived."""
+    """Acknowledge a piece of state whose content was never stored."""
     original: Any = SubtaskStorage.write
 
     def write(self: Any, name: str, content: Any, *, is_shared: bool = False) -> StateFile:
@@ -61,7 +61,7 @@ def acknowledge_before_upload() -> None:
 
 
 def drop_a_batch() -> None:
-    """One batch in thirty never leaves its producer."""
+    """Drop one batch in thirty at its producer."""
     original: Any = PipelinedSubpartition.add_data
     counts = {"added": 0}
 
@@ -76,7 +76,7 @@ def drop_a_batch() -> None:
 
 
 def swap_two_batches() -> None:
-    """Now and then a batch leaves its producer behind the one after it."""
+    """Swap two batches of a producer now and then."""
     original: Any = PipelinedSubpartition.add_data
     held: dict[Any, tuple[Any, Any]] = {}
     counts = {"added": 0}
@@ -94,7 +94,7 @@ def swap_two_batches() -> None:
 
 
 def lose_a_timer_at_restore() -> None:
-    """Event-time timers of a checkpoint are read, and some forgotten."""
+    """Read the event-time timers of a checkpoint, and forget some."""
     original: Any = InternalTimerService.keep_in
 
     def keep_in(self: Any, states: Any, name: str) -> None:
@@ -107,7 +107,7 @@ def lose_a_timer_at_restore() -> None:
 
 
 def wrong_key_group() -> None:
-    """State is filed under another key group than the exchange sends the key's rows to."""
+    """Store state under another key group than that to which the exchange sends the key's rows."""
     original: Any = state_columns.key_groups
 
     def key_groups(keys: Any, key_type: Any, max_parallelism: int) -> Any:
@@ -118,7 +118,7 @@ def wrong_key_group() -> None:
 
 
 def leak_credit() -> None:
-    """Credit is given back for only some of the batches."""
+    """Return credit for only some of the batches."""
     original: Any = BufferManager.batch_taken
     counts = {"taken": 0}
 
@@ -131,7 +131,7 @@ def leak_credit() -> None:
 
 
 def name_a_file_twice() -> None:
-    """A commit that is repeated, or only done, leaves a second copy."""
+    """Leave a second copy at a commit, or only at a repeated one."""
     original: Any = file_commit.name_file
     counts = {"named": 0}
 
@@ -146,7 +146,7 @@ def name_a_file_twice() -> None:
 
 
 def run_ahead_of_the_position() -> None:
-    """A source stores a position behind rows that it has not emitted yet."""
+    """Store a source's position after rows that it has not emitted yet."""
     original: Any = datagen.DataGeneratorReader.snapshot_state
 
     def snapshot_state(self: Any, checkpoint_id: int) -> Sequence[bytes]:
@@ -160,7 +160,7 @@ def run_ahead_of_the_position() -> None:
 
 
 def freeze_late() -> None:
-    """State is frozen when it is written, a moment later, and not at the barrier."""
+    """Freeze state when it is written, a moment after the barrier."""
     original: Any = HeapKeyedStateBackend.freeze
 
     class Late:
@@ -181,7 +181,7 @@ def freeze_late() -> None:
 
 
 def show_before_published() -> None:
-    """A sink makes its files visible when they are complete instead of when their checkpoint is published."""
+    """Make a sink's files visible when they are complete instead of when their checkpoint is published."""
     original: Any = FileWriter.prepare_commit
 
     def prepare_commit(self: Any, checkpoint_id: int) -> Sequence[bytes]:
@@ -194,7 +194,7 @@ def show_before_published() -> None:
 
 
 def lose_a_map_at_restore() -> None:
-    """A state of a checkpoint is not read back."""
+    """Do not restore one state of a checkpoint."""
     original: Any = RestoredKeyedState.claim
 
     def claim(self: Any, form: Any, *changes: Any) -> Iterator[Any]:
@@ -205,7 +205,7 @@ def lose_a_map_at_restore() -> None:
 
 
 def lose_a_join_side_at_restore() -> None:
-    """Records that one input of a join had kept are not read back; pairs with what comes later are missing."""
+    """Do not restore the stored records of one join input; pairs with later records are missing."""
     original: Any = RestoredKeyedState.claim
 
     def claim(self: Any, form: Any, *changes: Any) -> Iterator[Any]:
@@ -216,19 +216,19 @@ def lose_a_join_side_at_restore() -> None:
 
 
 def lose_broadcast_state_at_restore() -> None:
-    """Broadcast state is lost when a checkpoint is restored."""
+    """Lose broadcast state when a checkpoint is restored."""
     _replace(HeapBroadcastState, "take_items", lambda self, items: None)
 
 
 def merge_too_little() -> None:
-    """Of sessions that become one, every third time all but one leave their records behind."""
+    """Drop the records of all but one of the merged sessions, every third time."""
     windows: Any = MergingWindowSet
     original = windows._merge
     counts = {"moved": 0}
 
     def merge(self: Any, merged_window: Any, olds: Any, on_merge: Any) -> None:
         def forgetful(new: Any, parts: Any, target: Any, moved: Any) -> None:
-            # A session that only grows moves nothing, and would forget nothing.
+            # A session that only grows moves nothing, and would lose nothing.
             counts["moved"] += bool(moved)
             on_merge(new, parts, target, [] if counts["moved"] % 3 == 0 else moved)
 
@@ -238,7 +238,7 @@ def merge_too_little() -> None:
 
 
 def forget_late_records() -> None:
-    """One record in ten that comes too late is counted, and goes nowhere."""
+    """Count one record in ten that comes too late, but do not emit it."""
     original: Any = LateRecords.take
     counts = {"taken": 0}
 
@@ -251,12 +251,12 @@ def forget_late_records() -> None:
 
 
 def begin_afresh() -> None:
-    """A source begins from its start although its operators go on from a checkpoint."""
+    """Start a source from its beginning although its operators continue from a checkpoint."""
     _replace(datagen.DataGeneratorReader, "restore_splits", lambda self, splits: None)
 
 
 def forget_what_was_prepared() -> None:
-    """Committables prepared for a failed checkpoint are not handed on with the next one."""
+    """Do not pass on committables prepared for a failed checkpoint with the next one."""
     original: Any = UndecidedCommittables.snapshot
 
     def snapshot(self: Any, checkpoint_id: int) -> Any:
@@ -268,7 +268,7 @@ def forget_what_was_prepared() -> None:
 
 
 def hurry_event_time() -> None:
-    """Event time on an input is that of its fastest channel, not of its slowest."""
+    """Let event time on an input be that of its fastest channel, not of its slowest."""
 
     def advance(self: Any) -> Any:
         fastest = max(channel.watermark for channel in self._channels)
@@ -278,7 +278,7 @@ def hurry_event_time() -> None:
 
 
 def use_ids_again() -> None:
-    """A driver gives out ids that an earlier epoch of the lineage has used; sinks know by them what they committed."""
+    """Reuse ids that an earlier epoch of the lineage has used; sinks identify their commits by them."""
     original: Any = StoredLineage.take_over
 
     def take_over(directory: str, lineage_id: str, floor_id: int, *rest: Any, **named: Any) -> Any:
@@ -323,7 +323,7 @@ _planted: Final[list[str]] = []
 
 
 def plant_from_environment() -> None:
-    """Plant what the environment asks for, once per process."""
+    """Plant the bug that the environment names, once per process."""
     name = os.environ.get(VARIABLE, "")
     if name and not _planted:
         _planted.append(name)
@@ -331,5 +331,7 @@ def plant_from_environment() -> None:
 
 
 def _replace(owner: Any, name: str, function: Any) -> None:
-    assert hasattr(owner, name), f"{owner} has no {name}: the bug cannot be planted any more"
+    assert hasattr(owner, name), (
+        f"{owner} has no {name}: the bug can no longer be planted, adapt it to the code"
+    )
     setattr(owner, name, function)

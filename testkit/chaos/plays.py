@@ -26,7 +26,7 @@ from testkit.exactly_once import compare_output, lines_of_files
 _RECOVERY_PATH: Final = "execution.state-recovery.path"
 _POISON_EVERY: Final = 97
 _LATE_POISON: Final = 7_001
-"""One number in so many is poison: the second leaves time for commits before the first one."""
+"""One number in this many is poison, so that there is time for commits before the first one."""
 _STOPS_MAX_S: Final = 30.0
 
 
@@ -36,13 +36,16 @@ def run_through(stage: Stage) -> None:
 
 
 def stop_with_savepoint(stage: Stage) -> None:
-    """Stop with a savepoint in the middle, however often that takes, and go on from it."""
+    """Stop with a savepoint in the middle, with as many attempts as needed, and continue from it."""
     savepoint = _stop_in_the_middle(stage)
     stage.finish(stage.submit({_RECOVERY_PATH: savepoint}))
 
 
 def rescale_from_savepoint(parallelism: int) -> Play:
-    """Stop with a savepoint in the middle, and go on from it at another parallelism; then a TaskManager is killed."""
+    """Stop with a savepoint in the middle, and continue from it at another parallelism.
+
+    Then a TaskManager is killed.
+    """
 
     def play(stage: Stage) -> None:
         savepoint = _stop_in_the_middle(stage)
@@ -60,7 +63,10 @@ def rescale_from_savepoint(parallelism: int) -> Play:
 
 
 def rescale_from_checkpoint(parallelism: int) -> Play:
-    """Cancel in the middle and go on from the last checkpoint at another parallelism; one dies amid restoring it."""
+    """Cancel in the middle and continue from the last checkpoint at another parallelism.
+
+    A TaskManager dies at the restore.
+    """
 
     def play(stage: Stage) -> None:
         checkpoint = _cancel_in_the_middle(stage)
@@ -73,13 +79,13 @@ def rescale_from_checkpoint(parallelism: int) -> Play:
 
 
 def _rescalable(job: ChaosJob) -> EventsJob:
-    # The digest job's readers deal keys by their number.
-    assert isinstance(job, EventsJob), f"{job.name} has the answer of one parallelism only"
+    # The digest job's readers assign keys by their index.
+    assert isinstance(job, EventsJob), f"{job.name} has an answer for one parallelism only"
     return job
 
 
 def _stop_in_the_middle(stage: Stage) -> str:
-    """The savepoint."""
+    """Stop the job in its middle and return the savepoint."""
     client = stage.submit()
     stage.wait_for_commits()
     savepoint, failed_count = "", 0
@@ -89,7 +95,7 @@ def _stop_in_the_middle(stage: Stage) -> str:
             future = client.stop_with_savepoint(False, str(stage.directory / "savepoints"))
             savepoint = future.result(stage.timeout_s)
         except HeadraceError:
-            # While it restarts it cannot be stopped. What ended in another way can never be.
+            # A restarting job cannot be stopped yet; a job that ended in another way never can.
             failed_count += 1
             if stage.has_ended(client) or time.monotonic() > deadline:
                 raise
@@ -100,7 +106,7 @@ def _stop_in_the_middle(stage: Stage) -> str:
 
 @dataclass(frozen=True)
 class Damage:
-    """`spoil` is done to every file of a checkpoint that `pattern` matches.
+    """Damage to every file of a checkpoint that `pattern` matches, done by `spoil`.
 
     `before_tasks`: it must be detected before any task is deployed; else before user code sees a record.
     """
@@ -112,7 +118,7 @@ class Damage:
 
 
 def start_from_damaged(damage: Damage) -> Play:
-    """Cancel the job in its middle, damage its last checkpoint, see it refused, repair it, and go on."""
+    """Cancel the job in its middle, damage its last checkpoint, see it refused, repair it, and continue."""
 
     def play(stage: Stage) -> None:
         checkpoint = _cancel_in_the_middle(stage)
@@ -130,7 +136,7 @@ def start_from_damaged(damage: Damage) -> Play:
 
 
 def _cancel_in_the_middle(stage: Stage) -> Path:
-    """The newest checkpoint that is left."""
+    """Cancel the job in its middle and return its newest remaining checkpoint."""
     folder = stage.directory / "checkpoints"
     stage.settings = {
         **stage.settings,
@@ -147,7 +153,7 @@ def _cancel_in_the_middle(stage: Stage) -> Path:
 
 
 def _refusal_of(stage: Stage, checkpoint: Path, damage: Damage) -> str:
-    """Start from a damaged checkpoint; how that was refused."""
+    """Start from a damaged checkpoint and return the text about its refusal."""
     moment = Failpoint.TASK_RECEIVED if damage.before_tasks else Failpoint.USER_CODE
     reached = stage.directory / "reached"
     failpoints = Path(stage.settings[FAILPOINTS.key].removeprefix("@"))
@@ -159,7 +165,7 @@ def _refusal_of(stage: Stage, checkpoint: Path, damage: Damage) -> str:
     except JobExecutionError as error:
         refusal = str(error)
     else:
-        raise AssertionError("damage went unnoticed: the job ran to its end")
+        raise AssertionError("the damage was not noticed: the job ran to its end")
     finally:
         failpoints.write_text("")
     assert not reached.exists(), f"{moment.value} was reached before the damage was noticed"
@@ -180,10 +186,10 @@ def _cut_short(file: Path) -> None:
 
 
 DAMAGES: Final = (
-    Damage("a byte of state is another", "*keyed*", _turn_a_byte, before_tasks=False),
+    Damage("a byte of state is changed", "*keyed*", _turn_a_byte, before_tasks=False),
     Damage("state is cut short", "*keyed*", _cut_short),
     Damage("state is missing", "*keyed*", Path.unlink),
-    Damage("a byte of the metadata is another", "_metadata", _turn_a_byte),
+    Damage("a byte of the metadata is changed", "_metadata", _turn_a_byte),
     Damage("the metadata is cut short", "_metadata", _cut_short),
     Damage("the metadata is missing", "_metadata", Path.unlink),
 )
@@ -196,7 +202,7 @@ def _poison(stage: Stage, every: int, policy: PoisonPolicy) -> DigestJob:
 
 
 def poison_that_fails(stage: Stage) -> None:
-    """The first record of poison fails the job, which says so; what it had committed by then is right."""
+    """Let the first poison record fail the job with a clear error; the output committed by then must be right."""
     _poison(stage, _LATE_POISON, PoisonPolicy.FAIL)
     stage.is_partial = True
     stage.settings = {**stage.settings, "restart-strategy.fixed-delay.attempts": "2"}
@@ -207,12 +213,12 @@ def poison_that_fails(stage: Stage) -> None:
         assert POISON_TEXT in str(error), f"another failure: {error}"
         stage.note = str(error).splitlines()[0]
     else:
-        raise AssertionError("the job finished although it was to fail")
+        raise AssertionError("the job finished although it had to fail")
     stage.leave_sign("failed")
 
 
 def poison_that_is_skipped(stage: Stage) -> None:
-    """Every record of poison is left out, and counted."""
+    """Skip and count every poison record."""
     job = _poison(stage, _POISON_EVERY, PoisonPolicy.SKIP)
     client = stage.submit()
     stage.finish(client)
@@ -220,13 +226,13 @@ def poison_that_is_skipped(stage: Stage) -> None:
     metrics = [metric for vertex in vertices for metric in vertex.metrics.items()]
     counted = sum(value for name, value in metrics if name.endswith(NUM_RECORDS_FAILED))
     wanted = len(expected_dead_letters(job))
-    assert counted == wanted, f"{counted:g} records were counted as failed, and {wanted} were"
+    assert counted == wanted, f"{counted:g} records were counted as failed, but {wanted} failed"
     stage.note = f"{wanted} records skipped and counted"
     stage.leave_sign("counted")
 
 
 def poison_that_is_set_aside(stage: Stage) -> None:
-    """Every record of poison comes out once beside the others, although a TaskManager is killed meanwhile."""
+    """Set aside every poison record once, although a TaskManager is killed meanwhile."""
     job = _poison(stage, _POISON_EVERY, PoisonPolicy.DEAD_LETTER)
     client = stage.submit()
     stage.wait_for_commits()

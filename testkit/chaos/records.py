@@ -1,4 +1,4 @@
-"""Records of the events job: what their numbers say, and the rows that are made of them. Pure."""
+"""Records of the events job: the contents that follow from their numbers, and the rows that are made of them. Pure."""
 
 import enum
 import zlib
@@ -8,26 +8,26 @@ from typing import Final
 BEGIN_MS: Final = 10_000
 SESSION_GAP_MS: Final = 150
 LATENESS_MS: Final = 300
-"""A session is kept so long behind its end."""
+"""Time for which a session is kept after its end, in ms."""
 JOIN_BEFORE_MS: Final = 120
 JOIN_AFTER_MS: Final = 180
 RULE_SPAN_MS: Final = 500
 _RULES_BEGIN_MS: Final = BEGIN_MS - 2_000
-"""Rules begin before any event, late ones among them."""
+"""Begin of the rules, before any event, including late ones."""
 _JITTER_MS: Final = 80
 _BOUND_MS: Final = 100
-"""Event time allows for more disorder than the records that are on time have."""
+"""Allowed disorder of event time in ms; larger than that of the records that are on time."""
 _EVENT_MS: Final = 2
 _ORDER_MS: Final = 6
 _EVENTS_PER_WATERMARK: Final = 16
 _ORDERS_PER_WATERMARK: Final = 8
 _BEHIND_EVERY: Final = 23
 _BEHIND_MS: Final = (250, 600, 1_200)
-"""Delays of late events: one still fires its session again, the others mostly come too late."""
+"""Delays of late events in ms: one makes its session fire again, the others mostly come too late."""
 
 
 class RecordKind(enum.Enum):
-    """The sources. A record is its number there, counted from 0."""
+    """The sources. A record is its number in its source, counted from 0."""
 
     EVENTS = "events"
     ORDERS = "orders"
@@ -49,11 +49,11 @@ class RecordKind(enum.Enum):
         return self._drawn(number) % key_count
 
     def is_behind(self, number: int) -> bool:
-        """Whether it is an event from long before the others around it."""
+        """Return whether a record is an event from long before its neighbours."""
         return self is RecordKind.EVENTS and number % _BEHIND_EVERY == _BEHIND_EVERY // 2
 
     def time_ms(self, number: int) -> int:
-        """Event time, epoch ms."""
+        """Return the event time, epoch ms."""
         if self is RecordKind.RULES:
             return _RULES_BEGIN_MS + number * RULE_SPAN_MS
         drawn = self._drawn(number) // 1_000
@@ -62,7 +62,7 @@ class RecordKind(enum.Enum):
         return self._base_ms(number) - drawn % _JITTER_MS
 
     def watermark_behind(self, number: int) -> int | None:
-        """The watermark behind a record, epoch ms, if there is one."""
+        """Return the watermark after a record, epoch ms, or None."""
         match self:
             case RecordKind.RULES:
                 return self.time_ms(number)
@@ -76,17 +76,17 @@ class RecordKind(enum.Enum):
         return BEGIN_MS + number * (_EVENT_MS if self is RecordKind.EVENTS else _ORDER_MS)
 
     def _drawn(self, number: int) -> int:
-        """The same for the same record, and as good as random."""
+        """Return a pseudo-random value that is the same for the same record."""
         return zlib.crc32(b"%s %d" % (self.value.encode(), number))
 
 
 def rule_of(time_ms: int) -> int:
-    """The newest rule of that time."""
+    """Return the newest rule at that time."""
     return (time_ms - _RULES_BEGIN_MS) // RULE_SPAN_MS
 
 
 def rules_of(time_ms: int) -> tuple[int, int]:
-    """Return the rules that an event of that time looks up: the newest, and the first, which only state still has."""
+    """Return the rules that an event at that time looks up: the newest, and the first, which only state still has."""
     return rule_of(time_ms), 0
 
 
@@ -102,15 +102,15 @@ def session_row(key: int, start_ms: int, end_ms: int, events: Sequence[int]) -> 
 
 
 def late_row(key: int, event: int) -> str:
-    """An event that came too late for every session."""
+    """Return the row of an event that came too late for every session."""
     return f"l {key} {event}"
 
 
 def joined_row(key: int, event: int, order: int) -> str:
-    """An event and an order that are close in time."""
+    """Return the row of an event and an order that are close in time."""
     return f"j {key} {event} {order}"
 
 
 def ruled_row(key: int, event: int, contents: Iterable[object]) -> str:
-    """An event with what its rules say."""
+    """Return the row of an event with the contents of its rules."""
     return f"r {key} {event} {'/'.join(map(str, contents))}"

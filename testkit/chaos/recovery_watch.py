@@ -1,4 +1,4 @@
-"""RecoveryWatch: looks at a job while something is done to it, and measures the time until everything runs again."""
+"""RecoveryWatch: observes a disturbed job, and measures the time until all tasks run again."""
 
 import threading
 import time
@@ -16,12 +16,12 @@ _AT_WORK: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
 
 class RecoveryWatch:
-    """Sees how long it takes after a disturbance until every task runs again.
+    """Measures the time from a disturbance until every task runs again.
 
-    `tokens()` are the files that were left, one when each thing was done; set `client` once there is a job. What is
-    done before everything runs again belongs to the same recovery, which counts from the first. `is_recovering`: at the
-    last look some task was on its way to run, or had failed. `in_flight_bytes`: the most that a complete checkpoint was
-    seen to hold of what barriers overtook.
+    `tokens()` returns the files that were left, one at each disturbance; set `client` once there is a job. Disturbances
+    before everything runs again belong to the same recovery, which counts from the first. `is_recovering`: at the
+    last look some task was starting, or had failed. `in_flight_bytes`: the maximum of overtaken data seen in a complete
+    checkpoint.
     """
 
     def __init__(self, tokens: Callable[[], Sequence[Path]]) -> None:
@@ -36,7 +36,7 @@ class RecoveryWatch:
 
     @contextmanager
     def following(self) -> Generator[None]:
-        """Look while the body runs."""
+        """Observe the job while the body runs."""
         thread = threading.Thread(target=self._look_on, name="recovery-watch", daemon=True)
         thread.start()
         try:
@@ -60,7 +60,7 @@ class RecoveryWatch:
             self.look_at_checkpoints(details.checkpoints)
 
     def look(self, is_running: bool) -> None:
-        """The job was looked at, and all its tasks ran, or not."""
+        """Note a look at the job; `is_running`: all its tasks run."""
         new = set(self._tokens()) - self._accounted
         if not new:
             return
@@ -71,7 +71,7 @@ class RecoveryWatch:
             self._was_down = False
 
     def look_at_checkpoints(self, checkpoints: CheckpointOverview) -> None:
-        """See what the latest complete one holds."""
+        """Note the in-flight data of the latest complete checkpoint."""
         if checkpoints.latest_completed is not None:
             found = checkpoints.latest_completed.slowest.in_flight_bytes  # of all subtasks together
             self.in_flight_bytes = max(self.in_flight_bytes, found)

@@ -1,8 +1,8 @@
 """A page about runs of the chaos suite: `python -m testkit.chaos.report outcomes.jsonl page.md`.
 
-The file may have been written in parts, group by group: the newest of each counts, and the others leave the file, which
-is kept beside the results of benchmarks so that a part can be added anywhere without losing the rest. A run that was
-not exact stays beside those that repeat it; `remark` in its line is what is known of its cause.
+The file may have been written in parts, group by group: the newest part of each group counts, and older ones are
+removed from the file, which is kept next to benchmark results so that parts can be added without losing the rest. A run
+that was not exact stays next to those that repeat it; `remark` in its line describes its cause.
 """
 
 import json
@@ -71,7 +71,7 @@ failed for good and said why (*JobExecutionError*).
 
 
 def main() -> int:
-    """Write the page, and its picture beside it."""
+    """Write the page, and its picture next to it."""
     from testkit.chaos.pictures import draw_recovery
 
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
@@ -102,7 +102,7 @@ def newest_of_each_group(lines: Sequence[Line]) -> list[Line]:
 
 
 def recovery_times(lines: Sequence[Line]) -> dict[str, list[float]]:
-    """Seconds by what was done, in the order of the file."""
+    """Return recovery times in seconds by kind of disturbance, in the order of the file."""
     times: dict[str, list[float]] = defaultdict(list)
     for line in lines:
         if line.get("recoveries_s"):
@@ -112,12 +112,12 @@ def recovery_times(lines: Sequence[Line]) -> dict[str, list[float]]:
 
 
 def _kind_of(group: str) -> str:
-    """Return the suffix that tells the moments of a group apart from those of the same name in "kills"."""
+    """Return the suffix that distinguishes the moments of a group from those of the same name in "kills"."""
     return group if group.startswith("events") else group.partition("kills-")[2]
 
 
 def page_of(lines: Sequence[Line]) -> str:
-    """The page as Markdown, of lines that count."""
+    """Return the page as Markdown, from the lines that count."""
     runs = [line for line in lines if "group" in line]
     bugs = [line for line in lines if "bug" in line]
     parts = [_HEAD, *_begun_text(lines), _summary(runs), "", *_not_exact(runs)]
@@ -135,7 +135,7 @@ def _begun_text(lines: Sequence[Line]) -> list[str]:
     if not begun:
         return []
     times = sorted(line["at"] for line in begun)
-    # Of older parts the day is known, and the range of the load over all of them.
+    # For older parts only the day, and the range of the load over all of them, are known.
     loads = [one for line in begun for one in line.get("load_averages", [line.get("load_average")])]
     seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in begun}))
     return [
@@ -161,7 +161,7 @@ def _summary(runs: Sequence[Line]) -> str:
 
 
 def _not_exact(runs: Sequence[Line]) -> list[str]:
-    """Every run that was not exact, by name, and what became of it when it was done again."""
+    """Return every run that was not exact, by name, and the outcomes of its repetitions."""
     text: list[str] = []
     for place, run in enumerate(runs):
         if not run["mistakes"]:
@@ -183,7 +183,7 @@ def _not_exact(runs: Sequence[Line]) -> list[str]:
 
 
 def _remark_on(run: Line) -> str:
-    """Return the remark on a run that somebody added by hand to its line in the file, after a space."""
+    """Return the remark on a run that was added by hand to its line in the file, after a space."""
     return f" {run['remark']}" if "remark" in run else ""
 
 
@@ -192,7 +192,7 @@ def _name_of(run: Line) -> str:
 
 
 def _disturbance_count(run: Line) -> int:
-    """Files of older runs have it under another name."""
+    """Return the number of disturbances, which older files store under another name."""
     return run["disturbance_count" if "disturbance_count" in run else "kill_count"]
 
 
@@ -217,7 +217,7 @@ def _runs_table(runs: Sequence[Line]) -> str:
 
 
 def _in_flight(runs: Sequence[Line]) -> list[str]:
-    """In how many runs with hurried events rows were seen to be overtaken; older ones did not look."""
+    """Return in how many runs with hurried events overtaken rows were seen; older runs did not check."""
     unaligned = [run for run in runs if run["group"].startswith("events-unaligned")]
     if not unaligned:
         return []
@@ -256,7 +256,7 @@ def _seeds_table(runs: Sequence[Line]) -> str:
 
 
 def _cell(text: str, length: int) -> str:
-    """The first line; what follows may be a traceback."""
+    """Return the first line, as the rest may be a traceback."""
     return text.partition("\n")[0].replace("|", "\\|")[:length]
 
 

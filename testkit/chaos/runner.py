@@ -1,4 +1,4 @@
-"""Runs a job on real Spark while something is done to it, and judges what it committed."""
+"""Runs a job on real Spark while it is disturbed, and judges its committed output."""
 
 import os
 import shutil
@@ -36,10 +36,10 @@ SEED: Final = 7
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one run. `mistakes` is empty where the output was exact and the moment was reached.
+    """Result of one run. `mistakes` is empty if the output was exact and the moment was reached.
 
-    `recoveries_s`: time from each disturbance until every task ran again, as far as that was seen. `in_flight_bytes`:
-    the most in-flight data that a checkpoint stored.
+    `recoveries_s`: time from each disturbance until every task ran again, if it was seen. `in_flight_bytes`:
+    maximum of in-flight data in a checkpoint.
     """
 
     scenario: str
@@ -54,15 +54,15 @@ class Outcome:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every record came out once, although what was to happen did."""
+        """Return whether every record was committed once, and the planned disturbances happened."""
         return not self.mistakes
 
 
 class ChaosRunner:
     """One Spark application for many runs. A context manager.
 
-    `directory` is emptied; `settings` are the cluster's, over the suite's own, `{directory}` standing for it. All that
-    is drawn in a run comes from `seed`, the run's name and its number.
+    `directory` is emptied; `settings` are the cluster's, override the suite's own, and may contain `{directory}`. All
+    random values of a run come from `seed`, the run's name and its number.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ChaosRunner:
             "headrace.spark.master": f"local[{self.job.parallelism + 4}]",
             "execution.checkpointing.interval": "300 ms",
             "execution.checkpointing.dir": str(directory / "checkpoints"),
-            # All state in files, however little it is: what is to be half uploaded, or damaged, must be there.
+            # All state in files, however small, as uploads must be interrupted, and files damaged.
             "execution.checkpointing.data-inline-threshold": "0",
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "50",
@@ -120,7 +120,7 @@ class ChaosRunner:
         return self.run_with(scenario.name, repeat, play, len(scenario.failpoints))
 
     def run_with(self, name: str, repeat: int, play: Play, happened_count_min: int = 1) -> Outcome:
-        """Run the job once as `play` does it, and judge it; so many things at least must happen."""
+        """Run the job once by `play`, and judge it; `happened_count_min`: minimum number of disturbances."""
         directory = self._directory / f"{name.replace(' ', '-').replace(',', '')}-{repeat}"
         directory.mkdir()
         seed = zlib.crc32(f"{self._seed}/{name}/{repeat}".encode())
@@ -149,11 +149,11 @@ class ChaosRunner:
         )
 
     def _without_place(self, text: str) -> str:
-        """Return `text` without the path of the run's directory, which is of no use to a reader."""
+        """Return `text` without the path of the run's directory, which does not help a reader."""
         return text.replace(str(self._directory), "…")
 
     def _judge(self, stage: Stage, play: Play) -> list[str]:
-        """Let it happen; return what was wrong."""
+        """Run the play; return the mistakes."""
         mistakes: list[str] = []
         is_partial = False
         output = stage.output
@@ -163,10 +163,10 @@ class ChaosRunner:
                 try:
                     play(stage)
                 except (HeadraceError, TimeoutError, AssertionError) as error:
-                    # The job's own end, or a named check. Anything else is a failure of the suite, and raised.
-                    # What follows its first line is a traceback of this machine's.
+                    # Failures of the job, or of a named check. All other errors are failures of the suite, and raised.
+                    # The rest after its first line is a traceback of this machine.
                     mistakes.append(f"{type(error).__name__}: {error}".partition("\n")[0])
-                # What never came is no further mistake of a job that was to end early, or did.
+                # Missing rows are no further mistake of a job that had to end early, or did.
                 is_partial = stage.is_partial or bool(mistakes)
                 stage.end_all()
         except AssertionError as error:
@@ -181,7 +181,7 @@ class ChaosRunner:
         return mistakes
 
     def _arm(self, scenario: Scenario, stage: Stage) -> str:
-        """Arm what the scenario says; return it as text."""
+        """Arm the failpoints of the scenario; return them as text."""
         lines: list[str] = []
         drawn = scenario.drawn(stage.generator)
         for text in drawn:
@@ -196,7 +196,7 @@ class ChaosRunner:
 
 
 def _reordered(output: Path, expected: set[str], job: ChaosJob) -> tuple[Reordered, ...]:
-    """Rows of a key that stand in a file the wrong way round: what one writer gets of a key comes in order."""
+    """Return rows of a key that are out of order within a file, as one writer gets the rows of a key in order."""
     found: list[Reordered] = []
     for lines in lines_of_files(output).values():
         places = [

@@ -1,7 +1,7 @@
-"""The moments at which a TaskManager is killed, each with how it is brought about.
+"""The moments at which a TaskManager is killed, and the failpoints that bring them about.
 
 Output is committed by the driver, so moments of the commit are the driver's, and a TaskManager dies at them while the
-driver goes on. `tests/spark/test_driver_restarts.py` kills the driver itself inside a commit.
+driver continues. `tests/spark/test_driver_restarts.py` kills the driver itself inside a commit.
 """
 
 import random
@@ -12,16 +12,16 @@ from typing import Final
 from headrace.core.process.failpoints import Failpoint
 
 DRIVER: Final = "driver:"
-"""Before a moment of this process, at which some TaskManager is killed."""
+"""Prefix of a failpoint in this process, at which some TaskManager is killed."""
 _RANGE: Final = re.compile(r"#(\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """`failpoints`: text of the option, `{token}` standing for a file of this run's own, `#4-8` for one of these times.
+    """`failpoints`: text of the option; `{token}` is replaced by a file of this run, `#4-8` by one of these counts.
 
-    `stops_with_savepoint`: the job is stopped with a savepoint in its middle and resumed from it. `starts_afresh`: what
-    TaskManagers an earlier run has left are killed first, as the moment comes only where new ones start.
+    `stops_with_savepoint`: the job is stopped with a savepoint in its middle and resumed from it. `starts_afresh`:
+    TaskManagers of an earlier run are killed first, as the moment comes only when new ones start.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Scenario:
     starts_afresh: bool = False
 
     def drawn(self, generator: random.Random) -> list[str]:
-        """The failpoints with their times drawn."""
+        """Return the failpoints with random counts."""
 
         def draw(match: re.Match[str]) -> str:
             return f"#{generator.randint(int(match[1]), int(match[2]))}"

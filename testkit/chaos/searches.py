@@ -1,4 +1,4 @@
-"""Searches for the planted bugs: for each, the runs of a group that must not all be exact with it."""
+"""Searches for the planted bugs: for each bug, the runs of a group that must not all be exact."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Search:
 
     @property
     def group(self) -> Group:
-        """The group of that name, whose settings the runs have."""
+        """Return the group of that name, whose settings the runs have."""
         return GROUPS[self.group_name]
 
     def runs(self, runner: ChaosRunner) -> Iterator[Outcome]:
@@ -37,7 +37,7 @@ _OTHERS: Final = {
     "lose-broadcast-state-at-restore": _OF_EVENTS,
     "merge-too-little": _OF_EVENTS,
     "forget-late-records": _OF_EVENTS,
-    # A checkpoint has to fail when the sinks have prepared their part of it.
+    # A checkpoint must fail after the sinks have prepared their part of it.
     "forget-what-was-prepared": Search("storage", ("writing state fails late",)),
     "use-ids-again": Search("kills", ("in stop-with-savepoint",)),
 }

@@ -15,7 +15,8 @@ from testkit.chaos.jobs import OUTPUT, ChaosJob
 from testkit.chaos.recovery_watch import RecoveryWatch
 
 STALLED_AFTER_S: Final = 30.0
-"""A job whose tasks all run and that commits nothing for so long has stalled: named long before any time-out."""
+"""A job whose tasks all run and that commits nothing for this time has stalled, which is reported before any time-out.
+"""
 _POLL_S: Final = 0.02
 _COMMITS_FIRST: Final = 3
 
@@ -26,10 +27,10 @@ class StalledError(AssertionError):
 
 @dataclass
 class Stage:
-    """`directory` is the run's own; everything that is drawn comes from `seed`. `settings` are the job's.
+    """One run of a job. `directory` is the run's own; all random values come from `seed`. `settings` are the job's.
 
-    A play sets `job` before it submits, `note` for what is worth telling, and `is_partial` where rows may be missing
-    in the end. Whatever disturbs the job leaves a token, and a sign where something else happened.
+    A play sets `job` before it submits, `note` for a remark in the report, and `is_partial` if rows may be missing
+    in the end. Each disturbance of the job leaves a token, and each other planned event a sign.
     """
 
     directory: Path
@@ -54,7 +55,7 @@ class Stage:
 
     @property
     def tokens(self) -> list[Path]:
-        """One file for each disturbance: a kill, a freeze, or what a failpoint did (an error, a delay, a crash)."""
+        """Return one file for each disturbance: a kill, a freeze, or an error, delay or crash of a failpoint."""
         return sorted(self.directory.glob("token*"))
 
     def leave_token(self, name: str = "") -> None:
@@ -63,11 +64,11 @@ class Stage:
 
     @property
     def happened_count(self) -> int:
-        """Number of tokens and signs."""
+        """Return the number of tokens and signs."""
         return len(self.tokens) + len(list(self.directory.glob("sign-*")))
 
     def leave_sign(self, name: str) -> None:
-        """Note something else that was to happen, and did."""
+        """Note another planned event that happened."""
         (self.directory / f"sign-{name}").touch()
 
     def submit(self, settings: Mapping[str, str] | None = None) -> JobClient:
@@ -82,14 +83,14 @@ class Stage:
         return client
 
     def finish(self, client: JobClient) -> None:
-        """Wait for the end; raises what the job failed of, or StalledError."""
+        """Wait for the end; raises the error that failed the job, or StalledError."""
         result = client.get_job_execution_result()
         count, since = self.committed_count, time.monotonic()
         deadline = since + self.timeout_s
         while not result.done():
             time.sleep(_POLL_S * 5)
             now, found = time.monotonic(), self.committed_count
-            # How long a recovery takes is measured by itself; one without an end ends with the time-out.
+            # The duration of a recovery is measured separately; one without an end ends with the time-out.
             if found != count or self.watch.is_recovering:
                 count, since = found, now
             if now - since > STALLED_AFTER_S:
@@ -104,7 +105,7 @@ class Stage:
         wait_until(lambda: self.committed_count > count, "the job commits")
 
     def has_ended(self, client: JobClient) -> bool:
-        """Whether the job is over, in whichever way."""
+        """Return whether the job has ended, in whatever way."""
         return client.get_job_status().result(30).is_terminal_state()
 
     def end_all(self) -> None:
@@ -116,16 +117,16 @@ class Stage:
 
     @property
     def committed_count(self) -> int:
-        """Number of committed files."""
+        """Return the number of committed files."""
         return len(list(self.output.glob("part-*")))
 
 
 Play = Callable[[Stage], None]
-"""Runs the job of a stage to its end, and does something to it meanwhile. Raises what was wrong."""
+"""Function that runs the job of a stage to its end, and disturbs it meanwhile. Raises mistakes as errors."""
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90.0) -> None:
-    """Wait for something that other processes do. TimeoutError names it."""
+    """Wait for something that other processes do. TimeoutError, which names it, if it does not happen in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The TaskManagers below this process, as processes: to find them, and to send one a signal."""
+"""The TaskManagers among this process's descendants: finds them, and sends one a signal."""
 
 import os
 import random
@@ -18,7 +18,7 @@ def kill_one(generator: random.Random, number: int = signal.SIGKILL) -> int:
 
 
 def task_manager_pids() -> list[int]:
-    """Python workers below this process: forks of Spark's daemon."""
+    """Return the pids of Python workers below this process, which are forks of Spark's daemon."""
     parents = _parents()
     daemons = [pid for pid in parents if _is_daemon(pid) and not _is_daemon(parents.get(pid, 0))]
     mine = [pid for pid in daemons if os.getpid() in _ancestors(pid, parents)]

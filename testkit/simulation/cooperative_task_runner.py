@@ -6,9 +6,9 @@ from headrace.task.task_runner import Step, TaskLoop
 
 
 class CooperativeTaskRunner:
-    """Steps on an event loop, one step per turn: what the deterministic simulation uses.
+    """Runs steps on an event loop, one step per turn; for the deterministic simulation.
 
-    `schedule(delay_ms, callback)` puts a callback on that loop.
+    `schedule(delay_ms, callback)` schedules a callback on that loop.
     """
 
     def __init__(self, schedule: Callable[[float, Callable[[], None]], object]) -> None:

@@ -1,8 +1,8 @@
-"""ExchangeScan: what the data planes of a simulated cluster hold of jobs, and whether a result goes too early.
+"""ExchangeScan: checks the data planes of a simulated cluster for leaks, and for results that are released too early.
 
-Every TaskManager's shuffle environment is the real one, which also tells the scan of the gates and sessions it makes.
-Nothing of a job may be left on any live TaskManager once the job has ended; and no result is released, as long as its
-job goes on and counts on the TaskManager, while a gate may still read it.
+Every TaskManager's shuffle environment is the real one, and also reports its gates and sessions to the scan.
+Nothing of a job may be left on any live TaskManager once the job has ended; and no result is released while its
+job runs and uses the TaskManager, and a gate may still read the result.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -20,21 +20,21 @@ from headrace.network.sessions.transport import Link
 
 
 class ExchangeScan:
-    """One for all data planes of a cluster.
+    """Scan of all data planes of a cluster.
 
-    `counts_on` says whether a job goes on that takes the TaskManager of this name for one that works for it.
+    `counts_on` returns whether a job runs that still uses the TaskManager of this name.
     """
 
     def __init__(self, counts_on: Callable[[JobId, str], bool]) -> None:
         self._counts_on: Final = counts_on
         self._exchanges: list[ScannedExchange] = []
         self.early_releases: list[str] = []
-        """Results that were released although somebody may still have read them."""
+        """Results that were released although a gate may still have read them."""
         self.release_count = 0
-        """Results that were looked at as they were released."""
+        """Number of released results that were checked."""
 
     def create_exchange(self, **arguments: Any) -> "ScannedExchange":
-        """Make the data plane of one more TaskManager, of what CreditBasedShuffleEnvironment takes."""
+        """Create the data plane of one more TaskManager; the arguments are those of CreditBasedShuffleEnvironment."""
         place = str(arguments["resource_id"])
         exchange = ScannedExchange(
             partitions=_ScannedPartitions(place, self._counts_on, self._releasing), **arguments
@@ -44,11 +44,11 @@ class ExchangeScan:
 
     @property
     def has_finished_results(self) -> bool:
-        """Whether any TaskManager has a result that is written to its end."""
+        """Return whether any TaskManager has a completely written result."""
         return any(exchange.has_finished_results for exchange in self._exchanges)
 
     def killed(self, exchange: "ScannedExchange") -> None:
-        """A TaskManager is gone with whatever it held."""
+        """Forget a TaskManager that was killed."""
         self._exchanges.remove(exchange)
 
     def _releasing(self, place: str, partition_ids: Sequence[ResultPartitionId]) -> None:
@@ -62,7 +62,7 @@ class ExchangeScan:
 
 
 class _ScannedPartitions(ResultPartitionManager):
-    """Tells of results that are released, one by one or with a job that still counts on the TaskManager."""
+    """Reports results that are released, one by one or with a job that still uses the TaskManager."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class _ScannedPartitions(ResultPartitionManager):
         super().release(found)
 
     def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        """Release the partitions of a job that is over; its tasks may still be ending elsewhere."""
+        """Release the partitions of a job that has ended; its tasks may still be ending elsewhere."""
         self._is_nobodys_loss = not self._counts_on(job_id, self._place)
         super().release_job(job_id, kept)
         self._is_nobodys_loss = False
@@ -97,13 +97,13 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
         self._gates: Final[
             list[tuple[ExecutionAttemptId, InputGateDescriptor, SingleInputGate]]
         ] = []
-        # Weakly: one whose connection was lost refers to what it was in the middle of receiving.
+        # Weak references: a session whose connection was lost refers to data that it was receiving.
         self._sessions: Final[list[ref[PeerSession]]] = []
         self._results: Final[list[ResultPartition]] = []
 
     @property
     def has_finished_results(self) -> bool:
-        """Whether a result here is written to its end."""
+        """Return whether a result here is completely written."""
         return any(each.is_finished for each in self._results)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
@@ -125,7 +125,7 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
         return session
 
     def readers_of(self, partition_id: ResultPartitionId) -> Iterator[ExecutionAttemptId]:
-        """Attempts here that are to read a partition and have neither finished nor ended."""
+        """Return the attempts here that read a partition and have neither finished nor ended."""
         for consumer, descriptor, gate in self._gates:
             reads = any(each.shuffle.partition_id == partition_id for each in descriptor.channels)
             if reads and not gate.is_closed and not gate.is_finished:
@@ -149,6 +149,6 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
         return [f"{self.name} holds {count} {what}" for what, count in held.items() if count]
 
     def _forget_what_is_over(self) -> None:
-        """Gates and results refer to their tasks, and these to what they were working on when they were stopped."""
+        """Drop gates and results of ended tasks, as they refer to the tasks and their data."""
         self._gates[:] = [each for each in self._gates if not each[2].is_closed]
         self._results[:] = [each for each in self._results if not each.pool.is_destroyed]

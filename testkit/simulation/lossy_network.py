@@ -2,7 +2,7 @@
 
 Faults are set per link (source, target) or for all links; partitions cut named services off from each other, in both
 directions or one. A real TCP connection does not lose single messages; a dropped connection does, and so does a
-process that dies between receiving and acting: loss stands for both.
+process that dies between receiving and acting: loss simulates both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from headrace.core.randomness import SeededRandom
 from headrace.rpc.loopback import LoopbackMessage
 
 _GAP_NS: Final = 1000
-"""Between two messages of one link: timers that differ by less may change places by rounding."""
+"""Distance in ns between two messages of one link, as closer timers may change places by rounding."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class _Cut:
 class LossyNetwork:
     """A DeliveryPolicy. Messages of a link keep their order, except those that `reordering` lets overtake.
 
-    Give it to a network with `network.policy = LossyNetwork(clock, random)`, or as the constructor's `policy`.
-    A service is killed at the network itself: `LoopbackNetwork.kill`.
+    Pass it to a network with `network.policy = LossyNetwork(clock, random)`, or as the constructor's `policy`.
+    To kill a service, use the network itself: `LoopbackNetwork.kill`.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class LossyNetwork:
         self.delivered_count = 0
 
     def set_faults(self, faults: LinkFaults) -> None:
-        """Faults of every link that has none of its own."""
+        """Set the faults of every link that has none of its own."""
         self._faults = faults
 
     def set_link_faults(self, source: str, target: str, faults: LinkFaults | None) -> None:
-        """Faults of one direction of a link; None: those of all links."""
+        """Set the faults of one direction of a link; None: those of all links."""
         if faults is None:
             self._link_faults.pop((source, target), None)
         else:
@@ -80,7 +80,7 @@ class LossyNetwork:
                     self._cuts.append(_Cut(sources, targets))
 
     def cut(self, source: str, target: str) -> None:
-        """Lose what `source` sends to `target`, one way only, until `heal`."""
+        """Lose messages from `source` to `target`, one way only, until `heal`."""
         self._cuts.append(_Cut(frozenset({source}), frozenset({target})))
 
     def heal(self) -> None:
@@ -88,7 +88,7 @@ class LossyNetwork:
         self._cuts.clear()
 
     def decide(self, message: LoopbackMessage) -> Sequence[float]:
-        """Delays of the copies that arrive."""
+        """Return the delays of the copies that arrive."""
         link = (message.source, message.target)
         faults = self._link_faults.get(link, self._faults)
         # Always the same number of draws, so that switching one fault on does not reshuffle all others.

@@ -1,4 +1,4 @@
-"""PostingIo: what reads and writes files in a simulation, on its one thread."""
+"""PostingIo: runs file I/O of a simulation on its one thread."""
 
 from collections.abc import Callable
 
@@ -15,4 +15,4 @@ class PostingIo:
         self._post(job)
 
     def close(self) -> None:
-        """Do nothing: the simulation's loop runs what was posted."""
+        """Do nothing: the simulation's loop runs posted jobs."""

@@ -1,7 +1,7 @@
-"""SimulatedCluster: a whole cluster on one thread, from one seed: virtual time, lossy network, workers that die.
+"""SimulatedCluster: a whole cluster on one thread, from one seed, with virtual time, a lossy network, workers that die.
 
 Dispatcher, ResourceManager, JobMasters, TaskExecutors and their tasks are the real ones; clock, event loop, carriers
-and the drivers of the task loops are the simulation's. Everything that happens on the network goes into a trace whose
+and the drivers of the task loops are the simulation's. All network events are recorded in a trace whose
 hash is the same for the same seed. In idea: FoundationDB's and TigerBeetle's simulators.
 """
 
@@ -107,11 +107,11 @@ class SimulatedTaskManager:
         self.executor.start()
 
     def exchange_leaks(self) -> list[str]:
-        """Return descriptions of what its data plane still holds, once no task is left."""
+        """Return descriptions of the resources that its data plane still holds, once no task is left."""
         return self._shuffle.leaks()
 
     def die(self, reason: str) -> None:
-        """End on the spot, as a killed process does: nothing more is sent, its connections break."""
+        """End at once, as a killed process does: nothing more is sent, its connections break."""
         if self.is_alive:
             self.is_alive = False
             self._simulation.trace.add(f"{self.worker_id} dies: {reason}")
@@ -121,11 +121,11 @@ class SimulatedTaskManager:
             self._simulation.driver.process_ended(self.worker_id, reason)
 
     def _ended(self, reason: str) -> None:
-        """The endpoint has stopped itself; the process goes when its last messages have left."""
+        """Handle the end of the endpoint; the process ends when its last messages have left."""
         self._simulation.later(0, lambda: self.die(reason))
 
     def _schedule_while_alive(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
-        """A dead process runs no task any more."""
+        """Schedule a callback that runs only if the process is still alive."""
 
         def run() -> None:
             if self.is_alive:
@@ -135,7 +135,7 @@ class SimulatedTaskManager:
 
 
 class SimulatedDriver:
-    """Starts workers after a while, and tells of their end after another. Implements ResourceManagerDriver."""
+    """Starts workers after a delay, and reports their ends after another. Implements ResourceManagerDriver."""
 
     def __init__(self, simulation: "SimulatedCluster", max_worker_count: int) -> None:
         self._simulation = simulation
@@ -143,12 +143,12 @@ class SimulatedDriver:
         self._listener: WorkerListener | None = None
         self.workers: dict[ResourceId, SimulatedTaskManager] = {}
         self._given_up: set[ResourceId] = set()
-        # A host that obeys nobody any more: what a stopped master asks for does not happen.
+        # Set when the host ignores requests, as those of a stopped master.
         self.is_deaf = False
 
     @property
     def max_worker_count(self) -> int | None:
-        """Number of workers that the simulated host has room for."""
+        """Return the number of workers that the simulated host has room for."""
         return self._max_worker_count
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
@@ -176,7 +176,7 @@ class SimulatedDriver:
             self._simulation.later(1_000, lambda: worker.die("released"))
 
     def decommission(self, worker_id: ResourceId, notice_ms: float) -> None:
-        """Take a worker's place away: others may have it at once, and the process dies after the notice."""
+        """Withdraw a worker's place: another worker may have it at once, and the process dies after the notice."""
         assert self._listener is not None
         self._listener.worker_decommissioned(worker_id, "the simulated host takes it away")
         worker = self.workers[worker_id]
@@ -187,11 +187,11 @@ class SimulatedDriver:
             worker.die("the host was closed")
 
     def live_workers(self) -> list[SimulatedTaskManager]:
-        """Processes that run, in order of their start."""
+        """Return the running processes, in order of their start."""
         return [worker for worker in self.workers.values() if worker.is_alive]
 
     def process_ended(self, worker_id: ResourceId, reason: str) -> None:
-        """The host notices the end of a process after a moment."""
+        """Handle the end of a process, which the host notices after a moment."""
         listener = self._listener
         assert listener is not None
         delay_ms = self._simulation.random.uniform(1, 500)
@@ -207,11 +207,11 @@ class SimulatedDriver:
 
 
 class SimulatedCluster:
-    """One cluster of one seed. `faults` may be changed while it runs; `max_data_delay_ms` delays records.
+    """One cluster from one seed. `faults` may be changed while it runs; `max_data_delay_ms` delays records.
 
-    `clock_of` gives each TaskManager, by name, a clock that runs as the simulation's does and may show other times.
-    With `high_availability`, whose leadership was granted on `clock`, it is the next leader of a cluster.
-    `run_blocking` runs what the control plane does with files.
+    `clock_of` returns each TaskManager's clock by name; it runs like the simulation's and may show other times.
+    With `high_availability`, whose leadership was granted on `clock`, this is the next leader of a cluster.
+    `run_blocking` runs the control plane's file I/O.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class SimulatedCluster:
         self.trace: Final = Trace()
         slots = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
         self.settings: Final = Settings({**_MEMORY, **slots, **(settings or {})})
-        # A generator of its own, so that what components draw does not change the fate of messages.
+        # A separate generator, so that random values of components do not affect messages.
         self.faults: Final = LossyNetwork(self.clock, SeededRandom(seed + 1), faults)
         self.rpc_network: Final = LoopbackNetwork(
             self.clock,
@@ -273,7 +273,7 @@ class SimulatedCluster:
         return JobId.generate(self.random)
 
     def submit(self, graph: JobGraph) -> None:
-        """Submit a job, with its big payloads brought to the blob server before."""
+        """Submit a job, after uploading its large payloads to the blob server."""
         job = prepare(graph, self.settings)
         blob_server = self.cluster.blob_server.self_gateway(BlobServerGateway)
         self.loop.run_until(submit_job(job, self.dispatcher, blob_server, self.settings))
@@ -301,13 +301,13 @@ class SimulatedCluster:
         return self.loop.run_until(manager.request_resource_overview())
 
     def kill_some_worker(self) -> None:
-        """Kill one of the live workers, drawn from the seed; without effect where there is none."""
+        """Kill a random live worker; no effect if there is none."""
         live = self.driver.live_workers()
         if live:
             live[self.random.randrange(len(live))].die("killed by the simulation")
 
     def cut_off_some_worker(self, duration_ms: float) -> None:
-        """Lose every message between the master and one of the live workers for a while."""
+        """Lose every message between the master and a random live worker for a while."""
         live = self.driver.live_workers()
         if live:
             name = live[self.random.randrange(len(live))].worker_id.name
@@ -316,7 +316,7 @@ class SimulatedCluster:
             self.later(duration_ms, self.faults.heal)
 
     def silence_master(self) -> None:
-        """Let nobody hear of the master again, as if its process were stopped: no word arrives, nothing breaks."""
+        """Lose all later messages of the master, as if its process were stopped; connections stay open."""
         self.trace.add(f"{MASTER} falls silent")
         self.driver.is_deaf = True
         self.faults.partition(
@@ -324,7 +324,7 @@ class SimulatedCluster:
         )
 
     def _counts_on(self, job_id: JobId, name: str) -> bool:
-        """Whether a job goes on, and it and a TaskManager take each other for connected."""
+        """Return whether a job is running and connected with a TaskManager, on both sides."""
         job = self.cluster.dispatcher._jobs.find(job_id)  # pyright: ignore[reportPrivateUsage]
         return (
             job is not None
@@ -335,7 +335,7 @@ class SimulatedCluster:
         )
 
     def leaks(self) -> list[str]:
-        """Return descriptions of what live TaskManagers still hold of jobs, once all jobs of the cluster have ended."""
+        """Return descriptions of job resources that live TaskManagers still hold after all jobs have ended."""
         found: list[str] = []
         for worker in self.driver.live_workers():
             for attempt_id in worker.executor.attempt_ids:
@@ -346,7 +346,7 @@ class SimulatedCluster:
             found += worker.exchange_leaks()
         for info in self.resources().task_managers:
             if info.free_slot_count != info.slot_count:
-                found.append(f"the ResourceManager takes slots of {info.resource_id} for taken")
+                found.append(f"the ResourceManager counts slots of {info.resource_id} as taken")
         return found
 
     def close(self) -> None:
@@ -364,7 +364,7 @@ def _start_at_once(name: str, body: Callable[[], None]) -> None:
 
 
 def failure_note(seed: int) -> Callable[[str], str]:
-    """Return what turns an assertion's text into one that says how to see the failure again."""
+    """Return a function that adds to an assertion's text how to reproduce the failure."""
     return functools.partial(_note, seed)
 
 

@@ -21,13 +21,13 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """Hash of everything so far."""
+        """Return the hash of all events so far."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class TracedDelivery:
-    """Notes the fate of every message."""
+    """Records whether and when each message is delivered."""
 
     policy: DeliveryPolicy
     trace: Trace

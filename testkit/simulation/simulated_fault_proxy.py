@@ -20,7 +20,10 @@ _ROLES: Final = {direction: role for role, direction in _DIRECTIONS.items()}
 
 
 class SimulatedFaults:
-    """Give `create_relay` to a SimulatedNetwork. Connections are numbered from 0, for their share of the seed."""
+    """Source of fault relays: pass `create_relay` to a SimulatedNetwork.
+
+    Connections are numbered from 0 to vary the seed.
+    """
 
     def __init__(
         self, rules: Sequence[FaultRule], seed: int, schedule: Schedule, clock: Clock
@@ -84,6 +87,6 @@ class SimulatedFaultRelay:
             self._timer = None
         due_ns = self._injector.next_due_ns
         if due_ns is not None:
-            # A microsecond late, since virtual time comes in floating milliseconds and must not stop short.
+            # A microsecond late, since virtual time is in floating-point milliseconds and must not stop short.
             wait_ms = max(0, due_ns - self._clock.monotonic_ns()) / 1_000_000 + 0.001
             self._timer = self._schedule(wait_ms, self._tick)

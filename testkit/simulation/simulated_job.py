@@ -1,4 +1,4 @@
-"""A job whose output is known: paced numbers, counted per key behind a shuffle, and kept for the check."""
+"""A job with known output: paced numbers, counted per key after a shuffle, and recorded for the check."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
@@ -26,15 +26,15 @@ _SPLIT_SIZE: Final = 20
 
 Counted = tuple[int, int]
 
-# What sink subtasks brought out at their end, by job name: the last attempt of each counts.
+# Output of sink subtasks at their end, by job name; the last attempt of each counts.
 _outputs: Final[dict[str, dict[int, list[Counted]]]] = {}
 
 
 class PacedSource(Source):
-    """Subtask i of n emits i, i+n, i+2n … below `count`, ten rows every `interval_ms` of processing time.
+    """Source whose subtask i of n emits i, i+n, i+2n … below `count`, ten rows per `interval_ms` of processing time.
 
-    `fail_at`: the number at which it fails once; `is_checkpoint_awaited`: not before a checkpoint is complete, and so
-    not before all tasks run.
+    `fail_at`: the number at which it fails once; `is_checkpoint_awaited`: it fails only after a checkpoint is complete,
+    and so after all tasks run.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PacedSource(Source):
 
 
 class _PacedReader(SourceReader):
-    """Its splits are (next number, step); each that is not at its end has its turn."""
+    """Reader whose splits are (next number, step); unfinished splits take turns."""
 
     def __init__(self, source: PacedSource, context: SubtaskContext) -> None:
         self._source = source
@@ -80,7 +80,7 @@ class _PacedReader(SourceReader):
         if self._source.fail_at in rows and self._context.attempt_number == 0:
             if self._is_checkpoint_awaited:
                 return InputStatus.NOTHING_AVAILABLE
-            raise ValueError(f"{self._source.fail_at} was to fail")
+            raise ValueError(f"number {self._source.fail_at} has to fail")
         self._splits.popleft()
         self._splits.append((first + len(rows) * step, step))
         output.emit(RecordBatch.of_rows(self._context.types.output, rows))
@@ -107,7 +107,7 @@ class _PacedReader(SourceReader):
 
 
 class RecordingSink(Sink):
-    """Keeps rows until the end of input and then brings them out under the job's name."""
+    """Keeps rows until the end of input and then records them under the job's name."""
 
     def __init__(self, job_name: str) -> None:
         self.job_name = job_name
@@ -150,11 +150,11 @@ def counting_job(
     numbers_path: str | None = None,
     is_sliced: bool = False,
 ) -> JobGraph:
-    """Return the job: for each number its key and how many of that key there were up to it.
+    """Return the job: for each number it emits its key and the count of that key's numbers so far.
 
     `fail_at`, `is_checkpoint_awaited`: see PacedSource. `numbers_path`: a file of the numbers, one per
-    line, in place of the paced source; it is cut into many splits.
-    `is_sliced`: no subtask exchanges rows with another slice, so that each slice restarts alone.
+    line, instead of the paced source; it is cut into many splits.
+    `is_sliced`: no subtask exchanges rows with another slice, so that each slice restarts separately.
     """
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(parallelism)
@@ -181,7 +181,7 @@ def counting_job(
 
 
 def expected_output(count: int) -> Counter[Counted]:
-    """Return the output that the job must have, whatever the order of arrival."""
+    """Return the expected output of the job, which does not depend on the order of arrival."""
     per_key = Counter(number % KEY_COUNT for number in range(count))
     return Counter((key, n) for key, total in per_key.items() for n in range(1, total + 1))
 
@@ -192,7 +192,7 @@ def output_of(job_name: str) -> Counter[Counted]:
 
 
 def forget_output(job_name: str) -> None:
-    """Forget what a job of that name brought out."""
+    """Forget the recorded output of a job of that name."""
     _outputs.pop(job_name, None)
 
 

@@ -1,7 +1,7 @@
 """A deterministic event loop: virtual time, one thread, no sockets.
 
 Callbacks run in the order in which they were scheduled. When nothing is ready, the ManualClock jumps to the next
-timer: a simulated hour takes no time, and the same seed gives the same order of events. Anything that would touch the
+timer: a simulated hour takes no time, and the same seed gives the same order of events. Operations on the
 outside world (sockets, threads, subprocesses, signals) raises NotImplementedError, as AbstractEventLoop does by itself.
 Source: Trio's MockClock and the simulators of FoundationDB and TigerBeetle, in idea.
 """
@@ -26,11 +26,11 @@ _CANCEL_ROUNDS_MAX: Final = 100
 
 
 class SimulationStuckError(AssertionError):
-    """Everything waits, no timer is set: what is awaited will never happen."""
+    """All tasks wait and no timer is set: the awaited result will never come."""
 
 
 class SimulationTimeoutError(AssertionError):
-    """The virtual time that was allowed is used up."""
+    """The allowed virtual time has passed."""
 
 
 class _Handle(asyncio.Handle):
@@ -52,7 +52,7 @@ class _Timer(asyncio.TimerHandle, _Handle):
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """An event loop on `clock`, which it alone should advance while it runs.
+    """An event loop on `clock`, which only the loop should advance while it runs.
 
     Exceptions of callbacks are kept in `callback_errors` and raised at the end of `run_until`.
     """
@@ -74,8 +74,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_until(self, coroutine: Coroutine[Any, Any, T], max_virtual_ms: float = 3_600_000) -> T:
         """Run `coroutine` to its end and return its result.
 
-        SimulationStuckError when nothing can happen any more, SimulationTimeoutError after `max_virtual_ms` of
-        virtual time; both list the tasks that still wait.
+        SimulationStuckError if nothing can happen any more, SimulationTimeoutError after `max_virtual_ms` of
+        virtual time; both list the waiting tasks.
         """
         deadline_ns = self.clock.monotonic_ns() + int(max_virtual_ms * 1_000_000)
         task = self.create_task(coroutine, name="run_until")
@@ -87,16 +87,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task.result()
 
     def run_for(self, duration_ms: float) -> None:
-        """Let `duration_ms` of virtual time pass; it is no error if nothing happens."""
+        """Let `duration_ms` of virtual time pass, even if nothing happens."""
         self.run_until(asyncio.sleep(duration_ms / 1000), duration_ms + 1)
 
     def run_forever(self) -> None:
-        """Run until `stop`; SimulationStuckError when nothing can happen any more."""
+        """Run until `stop`; SimulationStuckError if nothing can happen any more."""
         self._is_stopping = False
         self._run(lambda: self._is_stopping, None, None)
 
     def run_until_complete(self, future: Any) -> Any:
-        """As `run_until`, for libraries that know only the standard name."""
+        """Run as `run_until` does, for libraries that only know the standard name."""
         task = future if asyncio.isfuture(future) else self.create_task(future)
         self._run(lambda: task.done(), None, task)
         return task.result()
@@ -156,7 +156,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return f"waiting tasks: {'; '.join(names) or 'none'} (awaited: {awaited!r})"
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was created."""
         return (self.clock.monotonic_ns() - self._start_ns) / _NS_PER_S
 
     def call_soon(
@@ -165,8 +165,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Append to the ready queue."""
-        assert threading.get_ident() == self._thread_id, "a VirtualLoop knows one thread only"
+        """Append a callback to the ready queue."""
+        assert threading.get_ident() == self._thread_id, (
+            "a VirtualLoop can only be used on one thread"
+        )
         assert not self._is_closed, "the loop is closed"
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
@@ -178,7 +180,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """As `call_soon`: other threads are an error."""
+        """Do the same as `call_soon`, as other threads are an error."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -188,7 +190,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """After `delay` virtual seconds."""
+        """Run a callback after `delay` virtual seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
@@ -198,7 +200,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """At virtual second `when`; timers of the same instant run in the order in which they were set."""
+        """Run a callback at virtual second `when`.
+
+        Timers of the same instant run in the order in which they were set.
+        """
         timer = _Timer(when, callback, args, self, context)
         when_ns = self._start_ns + round(when * _NS_PER_S)
         heapq.heappush(self._timers, (when_ns, next(self._sequence), timer))
@@ -208,7 +213,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         pass  # found cancelled when its time comes
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Return a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(  # pyright: ignore[reportIncompatibleMethodOverride] - wider than the stub
@@ -218,23 +223,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
-        """A task of this loop."""
+        """Return a task of this loop."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def set_task_factory(self, factory: Any) -> None:
-        """Refused: a factory would change the order of events."""
+        """Raise an error: a factory would change the order of events."""
         assert factory is None, "a VirtualLoop makes its own tasks"
 
     def get_task_factory(self) -> None:
-        """None."""
+        """Return None."""
         return None
 
     def is_running(self) -> bool:
-        """Whether it runs now."""
+        """Return whether the loop is running."""
         return self._is_running
 
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Return whether the loop was closed."""
         return self._is_closed
 
     def stop(self) -> None:
@@ -242,9 +247,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._is_stopping = True
 
     def close(self) -> None:
-        """Cancel every task, let them end, and forget everything that is scheduled; idempotent.
+        """Cancel every task, let them end, and drop all scheduled callbacks; idempotent.
 
-        A task that does not end although it is cancelled is an AssertionError.
+        AssertionError if a task does not end although it is cancelled.
         """
         if self._is_closed:
             return
@@ -262,33 +267,33 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         assert not stubborn, f"tasks do not end although they are cancelled: {stubborn}"
 
     def get_debug(self) -> bool:
-        """False."""
+        """Return False."""
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Without effect."""
+        """Do nothing."""
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Nothing to do: there is none."""
+        """Do nothing: there is no executor."""
 
     def set_exception_handler(self, handler: Any) -> None:
-        """Called instead of keeping the error."""
+        """Set the function that is called instead of storing an error."""
         self._exception_handler = handler
 
     def get_exception_handler(self) -> Any:
-        """The handler, or None."""
+        """Return the handler, or None."""
         return self._exception_handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep the error for `run_until` and log it."""
+        """Store the error for `run_until` and log it."""
         self.callback_errors.append(context)
         _LOG.error("%s", context.get("message"), exc_info=context.get("exception"))
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Take an error that nobody else takes."""
+        """Handle an error of a callback."""
         if self._exception_handler is not None:
             self._exception_handler(self, context)
         else:

@@ -17,35 +17,35 @@ from tools.pages.size import (
 )
 
 CEILINGS: Final = {
-    "api": (43, 5_120),
-    "checkpoint": (21, 2_710),
-    "cli": (58, 6_010),
+    "api": (43, 5_130),
+    "checkpoint": (21, 2_730),
+    "cli": (58, 6_050),
     "client": (9, 730),
-    "cluster": (164, 17_820),
+    "cluster": (164, 17_880),
     "common": (20, 110),
-    "connectors": (59, 6_190),
-    "core": (59, 6_090),
+    "connectors": (59, 6_200),
+    "core": (59, 6_100),
     "datastream": (39, 400),
     "functions": (29, 3_050),
     "gateways": (16, 1_120),
     "graph": (11, 1_480),
     "headrace": (3, 70),
-    "metrics": (25, 2_290),
-    "network": (83, 9_410),
-    "operators": (49, 6_030),
-    "rest": (80, 7_960),
-    "rpc": (18, 2_610),
-    "shuffle_service": (13, 1_440),
-    "spark": (67, 8_270),
-    "state": (28, 3_600),
-    "state_processor": (16, 2_190),
+    "metrics": (25, 2_300),
+    "network": (83, 9_450),
+    "operators": (49, 6_040),
+    "rest": (80, 7_980),
+    "rpc": (18, 2_630),
+    "shuffle_service": (13, 1_460),
+    "spark": (67, 8_310),
+    "state": (28, 3_610),
+    "state_processor": (16, 2_200),
     "table": (7, 10),
     "task": (32, 4_280),
-    "testing": (10, 1_560),
+    "testing": (10, 1_570),
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (963, 100_450)
+WHEEL_CEILING: Final = (963, 100_800)
 
 
 def test_each_folder_has_a_ceiling() -> None:

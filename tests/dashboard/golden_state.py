@@ -91,9 +91,7 @@ def state_rows(parts: Sequence[str], query: Query) -> Any:
             for name, kind, is_readable in columns
         ],
         "rows": [{"subtask": row[0], "values": row, "cut": []} for row in rows],
-        "notes": []
-        if wanted
-        else ["There are more than 3 rows: look for keys, or in one subtask."],
+        "notes": [] if wanted else ["There are more than 3 rows: select keys, or one subtask."],
     }
 
 

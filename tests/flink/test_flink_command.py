@@ -176,7 +176,7 @@ def test_it_is_refused_without_the_token(
     flink: FlinkCommand, rest: RestClient, tmp_path: Path
 ) -> None:
     stranger = FlinkCommand(find_connection(None, print).connection.address, tmp_path)
-    assert "no token of this cluster came with the request" in stranger.failed("list")
+    assert "the request has no token of this cluster" in stranger.failed("list")
 
 
 def test_its_run_is_told_that_a_java_job_graph_cannot_run_here(
@@ -186,4 +186,4 @@ def test_its_run_is_told_that_a_java_job_graph_cannot_run_here(
     program.write_text(JAVA_PROGRAM)
     ran = flink.run("run", "-d", "-pyclientexec", PYTHON, "-py", str(program))
     assert ran.returncode == 31, ran.stdout
-    assert "cannot take a Java job graph" in ran.stdout
+    assert "cannot run a Java job graph" in ran.stdout

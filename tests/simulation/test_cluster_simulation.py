@@ -141,7 +141,7 @@ def test_a_job_that_needs_more_slots_than_the_host_can_give_fails_and_says_why()
     assert explanation == (
         "20000 ms (slot.request.timeout): "
         f"job {job_id.hex()[:8]} lacks 2 of 2 slot(s) and takes none before it can have all of them; "
-        "1 TaskManager(s) with 1 slot(s) are registered, 1 of them free; the host can run no more than 1 worker(s)"
+        "1 TaskManager(s) with 1 slot(s) are registered, 1 of them free; the host can run at most 1 worker(s)"
     )
     sim.close()
 
@@ -157,7 +157,7 @@ def test_a_user_error_is_told_with_operator_file_and_line() -> None:
     result = sim.await_result(job_id)
     assert result.failure is not None
     first_line = result.failure.text.partition("\n")[0]
-    assert first_line.startswith("ValueError: 30 was to fail (in operator 'Source: Paced'")
+    assert first_line.startswith("ValueError: number 30 has to fail (in operator 'Source: Paced'")
     sim.close()
 
 

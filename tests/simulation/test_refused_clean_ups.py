@@ -76,8 +76,8 @@ def test_a_hundred_ended_jobs_on_a_storage_that_refuses_keep_no_job_master_and_n
         assert sim.await_result(job_id).status is JobStatus.CANCELED
     sim.run_for(60_000)
     assert folders <= {one.name for one in checkpoints.iterdir()}, "the storage obeys"
-    told = [one for one in caplog.messages if "the storage does not delete what" in one]
-    assert len(told) == 1 and f"{JOB_COUNT} job(s)" in told[0]
+    told = [one for one in caplog.messages if "the storage does not delete the files" in one]
+    assert len(told) == 1 and f"{JOB_COUNT} ended job(s)" in told[0]
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert job_masters() == masters_before
     assert len(asyncio.all_tasks(sim.loop)) <= tasks_before

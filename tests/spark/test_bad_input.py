@@ -129,7 +129,7 @@ def test_each_wrong_job_of_a_program_is_told_by_operator_and_line(runs: Runs) ->
     assert "local[3]" in too_many
 
     assert missing_module.startswith("ModuleNotFoundError: No module named 'only_here'")
-    assert "cannot be loaded on the worker, ship its modules with --python-files" in missing_module
+    assert "cannot be loaded on the worker; ship its modules with --python-files" in missing_module
     assert "operator 'double'" in missing_module
     assert f"program.py, line {line_of(SEVERAL, 'only_here.double')}" in missing_module
 

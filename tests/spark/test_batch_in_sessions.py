@@ -214,7 +214,7 @@ def test_a_session_runs_jobs_of_other_processes_as_spark_stages(
     (tmp_path / "lazy.py").write_text(LAZY)
     refused = commands.begin(HEADRACE, "run", "--target", "session", *IN_BATCH, "lazy.py")
     assert refused.wait(60) == 1
-    assert "write files and read those with Spark" in refused.error_line()
+    assert "write files and read them with Spark" in refused.error_line()
 
     commands("cluster", "stop")
     session.assert_nothing_is_left()

@@ -268,7 +268,7 @@ def test_a_function_that_fills_its_worker_fails_with_the_cause_and_its_place(
     started.append(program)
     assert program.wait(280) == 0, program.report()
     told = dict(line.strip().partition(" ")[::2] for line in program.out)
-    cause = "and may hold 524.3 MB ('headrace.taskmanager.memory.limit')"
+    cause = "but may hold only 524.3 MB ('headrace.taskmanager.memory.limit')"
     assert told["GROW"].startswith("StageMemoryError: subtask of '"), program.report()
     assert cause in told["GROW"] and "(in operator 'Map" in told["GROW"]
     assert f"{tmp_path / 'program.py'}, line 10" in told["GROW"]

@@ -162,8 +162,8 @@ def test_a_client_of_spark_connect_uses_a_session_and_clusters_of_its_jobs(
     for mode, rows, row_count in (("STREAMING", growing, 6), ("BATCH", "[(0, 12), (1, 9)]", 2)):
         assert told(f"SUMS {mode}") == rows, report
         assert told(f"RESULT {mode}") == f"pyspark.sql.connect.dataframe (12, {row_count})", report
-        assert "behind Spark Connect: say with execution.checkpointing.dir" in told(f"LARGE {mode}")
-        assert "behind Spark Connect: say with path" in told(f"NO PATH {mode}")
+        assert "behind Spark Connect: set execution.checkpointing.dir" in told(f"LARGE {mode}")
+        assert "behind Spark Connect: set it as path" in told(f"NO PATH {mode}")
         assert told(f"STREAMED {mode}") == f"True {rows}", report
     assert "format('headrace')" in told("REFUSED")
     assert lines.count("RELATIVE True") == 3, report

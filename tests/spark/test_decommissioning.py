@@ -97,7 +97,7 @@ def assert_it_was_left_and_ends(
         f"the executor is gone\n{program.report()}",
     )
     told = [line for line in program.err if "is decommissioned" in line]
-    assert any("Spark takes its executor" in line for line in told), program.report()
+    assert any("Spark is removing its executor" in line for line in told), program.report()
 
 
 def assert_each_line_once(program: Program, folder: Path) -> None:

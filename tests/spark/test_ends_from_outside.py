@@ -46,7 +46,7 @@ SparkSession.getActiveSession().stop()
 client.get_job_execution_result().result()
 """
 )
-KEPT = re.compile(r"its last checkpoint is kept: go on from it with -s (\S+)")
+KEPT = re.compile(r"its last checkpoint is kept: continue from it with -s (\S+)")
 
 
 def kept_path(program: Program) -> Path:
@@ -125,7 +125,7 @@ def test_a_program_that_is_ended_while_its_jvm_is_launched_leaves_nothing(
     for number in numbers:
         program.process.send_signal(number)
     assert program.wait() == code, program.report()
-    assert not any("the host of the cluster is gone" in line for line in program.err)
+    assert not any("the host of the cluster has failed" in line for line in program.err)
     program.assert_nothing_is_left()
 
 

@@ -132,9 +132,9 @@ def test_a_query_feeds_a_job_of_a_session_each_row_once_although_both_sides_die(
         QUERY.replace('.option("job"', f'.option("cluster", "{cluster["address"]}").option("job"')
     )
     told = refusal_of(run_query(commands, "once", **strangers))
-    assert "no token was sent, and one is needed" in told
+    assert "no token was sent, but one is needed" in told
     told = refusal_of(run_query(commands, "once", **strangers, HEADRACE_TOKEN="another"))
-    assert "the token from HEADRACE_TOKEN is not that of the cluster" in told
+    assert "the token from HEADRACE_TOKEN is not the token of the cluster" in told
     (folder / "query.py").write_text(QUERY)
 
     commands("cancel", commands.running_jobs()["fed"])

@@ -138,8 +138,8 @@ def test_files_of_a_job_are_made_once_on_a_host_of_two_workers_and_gone_with_the
     for log in (tmp_path / "home" / "logs").rglob("taskmanager*.log"):
         for line in log.read_text().splitlines():
             name = line.partition(": '")[2].partition("'")[0]
-            made[name] += "is fetched to this host" in line
-            met[name] += "is on this host already" in line
+            made[name] += "was fetched to this host" in line
+            met[name] += "is already on this host" in line
     files = {"rates", "model", "rules.py", "pricing", "requirements", "packages"}
     assert {name: made[name] for name in files} == dict.fromkeys(files, 1)
     assert {name: met[name] for name in files} == dict.fromkeys(files, TASK_MANAGERS - 1)
@@ -153,11 +153,11 @@ def test_files_of_a_job_are_made_once_on_a_host_of_two_workers_and_gone_with_the
 
     failed = commands.begin(HEADRACE, "run", "--cluster", "files", "files.py", "registry")
     assert failed.wait() == 1
-    assert "out of reach of the workers, bring the packages with the job" in "".join(failed.err)
+    assert "out of reach of the workers, ship the packages with the job" in "".join(failed.err)
     failed = commands.begin(HEADRACE, "run", "--cluster", "files", "files.py", "damaged")
     assert failed.wait() == 1
     told = "".join(failed.err)
-    assert "'damaged.tar.gz' of the job is not unpacked: it is damaged" in told
+    assert "'damaged.tar.gz' of the job cannot be unpacked: it is damaged" in told
     assert "pack it again and submit the job again" in told
     commands("cluster", "stop")
     for left in (tmp_path / "tmp").glob("headrace-artifacts-*"):

@@ -76,7 +76,7 @@ def test_task_managers_of_a_job_run_by_the_interpreter_that_it_names(
     for interpreter, why in (
         (tmp_path / "missing", "No such file or directory"),
         (tmp_path / "plain", "Permission denied"),
-        (empty, "it has no package 'headrace'"),
+        (empty, "the interpreter has no package 'headrace'"),
     ):
         failed = commands.begin(
             HEADRACE, "run", "--cluster", "shared", "where.py", str(interpreter)

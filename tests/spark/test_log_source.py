@@ -126,7 +126,7 @@ def test_a_second_query_finds_that_rows_are_gone_unless_the_first_one_keeps_them
         second.run()
     write_batches(world, 1)
     log.delete_up_to(2)
-    with pytest.raises(Exception, match=r"batch 2 of the log .* is gone"):
+    with pytest.raises(Exception, match=r"batch 2 of the log .* was deleted"):
         second.run()
     begun_anew = Taken(spark.readStream.format("headrace").load(log.path), tmp_path / "third")
     begun_anew.run()
@@ -187,7 +187,7 @@ def test_types_come_as_spark_has_them(spark: SparkSession, tmp_path: Path) -> No
     ("options", "said"),
     [
         ({}, "no job has written to it yet"),
-        ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger is '0'"),
+        ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger must be a count of at least 1, not '0'"),
         ({"cleanSource": "archive"}, "cleanSource is 'archive'"),
         ({"color": "red"}, "no option 'color'"),
     ],

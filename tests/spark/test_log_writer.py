@@ -111,7 +111,7 @@ def test_what_a_log_cannot_take_is_refused_by_name(spark: SparkSession, tmp_path
         start(df.groupBy("number").count(), tmp_path, mode="complete").awaitTermination()
     with pytest.raises(Exception, match="headrace has no option 'jobs'"):
         start(df, tmp_path, jobs="fed").awaitTermination()
-    with pytest.raises(Exception, match="maxBatches is 'none'"):
+    with pytest.raises(Exception, match="maxBatches must be a count of at least 1, not 'none'"):
         start(df, tmp_path, maxBatches="none").awaitTermination()
     BatchLog(str(tmp_path / "log")).declare(pa.schema([("name", pa.string())]))
     with pytest.raises(Exception, match=r"the log .* has columns 'name' \(string\)"):

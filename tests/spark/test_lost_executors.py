@@ -94,16 +94,16 @@ def test_a_job_waits_for_a_standalone_cluster_without_workers_and_says_so(
         for executor in executors():
             executor.kill()
         wait_until(
-            lambda: any("are waited for" in line for line in program.err),
+            lambda: any("are missing" in line for line in program.err),
             AGAIN_S,
-            f"the program says that it waits\n{program.report()}",
+            f"the program says that TaskManagers are missing\n{program.report()}",
         )
         cluster.start_workers()
         wait_until(lambda: bool(executors()), AGAIN_S, "Spark has an executor again")
         assert_it_runs_again(program, attempt)
         # A busy machine may lose a TaskManager once more before the job runs: then it is said again.
-        told = next(line for line in program.err if "are waited for" in line)
-        assert "no executor for this application" in told and "workers up" in told
+        told = next(line for line in program.err if "are missing" in line)
+        assert "no executor for this application" in told and "workers are up" in told
         end(program)
     finally:
         cluster.end()

@@ -248,7 +248,8 @@ def test_gpus_of_a_group_are_refused_by_name_where_all_task_managers_are_alike(
         assert program.wait(120) != 0, program.report()
         error = "".join(program.err)
         assert_refused(
-            error, "on local[3] all TaskManagers are alike, as Spark has no resource profiles"
+            error,
+            "on local[3] all TaskManagers have the same size, as Spark has no resource profiles",
         )
         assert "external-resources is ignored on local[3]" in error
     finally:
@@ -346,8 +347,8 @@ def test_more_gpus_than_an_executor_has_are_refused_in_batch_mode(tmp_path: Path
     try:
         assert program.wait(120) != 0, program.report()
         assert (
-            "slot sharing group 'models' asks for 1 core(s) and 4 gpu for each of its subtasks in BATCH mode, which "
-            "Spark cannot give them: an executor has 2: set spark.executor.resource.gpu.amount to 4"
+            "slot sharing group 'models' requests 1 core(s) and 4 gpu for each of its subtasks, which "
+            "Spark cannot provide in BATCH mode: an executor has 2: set spark.executor.resource.gpu.amount to 4"
         ) in program.error_line(), program.report()
         program.assert_nothing_is_left()
     finally:

@@ -86,7 +86,7 @@ def test_tasks_go_on_in_their_task_managers_when_another_resource_manager_follow
     wait_until(lambda: progress(program)[1] > count, 30, "records go on")
     assert progress(program)[0] == 0, "the job was restarted"
     assert len(before) == 2 and before <= {one.pid for one in program.task_managers()}
-    (told,) = [line for line in program.err if "another one follows it" in line]
+    (told,) = [line for line in program.err if "another one replaces it" in line]
     assert "LookupError: a bug in the control plane" in told
     program.interrupt()
     assert program.wait() == 130
@@ -113,6 +113,6 @@ def test_a_function_that_holds_the_interpreter_lock_for_longer_than_heartbeats_m
     go_on.touch()
     assert program.wait() == 0, program.report()
     assert any("COLLECTED 100" in line for line in program.out)
-    told = [line for line in program.err if "is alive but does not answer" in line]
+    told = [line for line in program.err if "is alive but does not respond" in line]
     assert told and all("in hold_the_lock (" in line for line in told), program.report()
     program.assert_nothing_is_left()

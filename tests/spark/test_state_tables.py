@@ -56,7 +56,7 @@ def test_tables_of_a_savepoint_are_dataframes(
 def test_what_is_not_there_is_told_by_spark_with_what_is(
     session: HostSession, made: tuple[CompletedCheckpoint, Path]
 ) -> None:
-    with pytest.raises(AnalysisException, match="there are count, events, words"):
+    with pytest.raises(AnalysisException, match="choose from count, events, words"):
         read(session.spark, made[0].uri, made[1], state="other")
     with pytest.raises(AnalysisException, match="has no option 'stat'"):
         read(session.spark, made[0].uri, made[1], stat="count")
@@ -73,11 +73,11 @@ def test_edits_that_cannot_be_are_refused_with_the_row(
         writer = StateWriter.from_(snapshot.uri, key_file=str(key)).replace(UID, "count", df)
         writer.write(str(new), reason="a test")
 
-    with pytest.raises(EditRefusedError, match=r"row .*'key': 3.* is there twice"):
+    with pytest.raises(EditRefusedError, match=r"row .*'key': 3.* occurs twice"):
         write(counts.union(counts.filter("key = 3")))
     with pytest.raises(EditRefusedError, match="has no key"):
         write(counts.withColumn("key", F.when(counts["key"] != 3, counts["key"])))
-    with pytest.raises(EditRefusedError, match="is in key group"):
+    with pytest.raises(EditRefusedError, match="belongs to key group"):
         write(counts.withColumn("key_group", F.lit(2)))
     with pytest.raises(StateSchemaError, match="'value' is double and was stored as int64"):
         write(counts.withColumn("value", counts["value"] / 2))

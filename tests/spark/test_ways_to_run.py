@@ -166,7 +166,7 @@ def test_a_session_of_the_program_s_own_obeys_the_command_line(
     assert program.wait() == 0, program.report()
     made, refused, *rows = program.out
     assert made.split() == ["MADE", "local[3]", "7", "8", "own"]
-    assert refused.startswith("REFUSED spark.executor.memory=3g is asked for, but ")
+    assert refused.startswith("REFUSED spark.executor.memory=3g is requested, but ")
     assert [row.rpartition("> ")[2].strip() for row in rows] == ["ROW 0"]
     told = "".join(program.err)
     assert "spark.master=local[3] of the command line replaces local[2]" in told

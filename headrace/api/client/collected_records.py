@@ -23,13 +23,17 @@ _PAUSES_S: Final = 0.002, 0.1
 
 
 class CollectedRecordsLostError(HeadraceError):
-    """Another JobMaster leads the job, and has none of the records that the one before it had not given out."""
+    """Raised if another JobMaster takes over a job.
+
+    It has none of the records that its predecessor had not delivered yet.
+    """
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"what job {job_id} had collected and its client had not fetched is lost, as the job goes on under another "
+            f"collected records of job {job_id} that its client had not fetched are lost, because the job goes on "
+            f"under another "
             "leader, which has none of it: cancel the job and collect again, or write the records to a sink"
         )
 
@@ -37,8 +41,8 @@ class CollectedRecordsLostError(HeadraceError):
 class CloseableIterator:
     """Iterator over the records of a running job, in the order in which they reached the collect sink.
 
-    Use it in `with`, or close it, to end a job that has not ended by itself. A job that fails raises from `next`, and
-    CollectedRecordsLostError comes where a cluster with high availability has another leader meanwhile.
+    Use it in `with`, or close it, to end a job that has not ended by itself. `next` raises the error of a job that
+    fails, and CollectedRecordsLostError if another leader has taken over the job on a cluster with high availability.
     """
 
     def __init__(self, client: JobClient, operator_id: OperatorId, batch_type: BatchType) -> None:
@@ -48,7 +52,7 @@ class CloseableIterator:
         self._offset = 0
         self._coordinator_id: str | None = None
         self._rows: deque[Any] = deque()
-        # Batches that came and of which no record was given yet.
+        # Received batches of which no record was returned yet.
         self._batches: deque[RecordBatch] = deque()
         # Pieces of batches whose last one has not come, by subtask and attempt.
         self._incomplete: dict[tuple[int, int], list[bytes]] = {}
@@ -57,11 +61,11 @@ class CloseableIterator:
         self._pause = threading.Event()  # never set: a wait that Ctrl-C interrupts
 
     def get_job_client(self) -> JobClient:
-        """Return the handle of the job that makes the records."""
+        """Return the client of the job that produces the records."""
         return self._client
 
     def next(self) -> Any:
-        """Return the next record; StopIteration after the last."""
+        """Return the next record; StopIteration after the last one."""
         return self.__next__()
 
     def take(self, limit: int) -> list[Any]:
@@ -77,9 +81,10 @@ class CloseableIterator:
     def take_batches(
         self, limit: int | None = None, timeout_s: float | None = None
     ) -> list[RecordBatch]:
-        """Return the next records in the batches in which they came: at most `limit`, or all.
+        """Return the next records in the batches in which they arrived: at most `limit`, or all.
 
-        After `timeout_s` those that have come until then. Not after `next`, which may have begun a batch.
+        After `timeout_s` seconds, return those that have arrived until then. Do not call it after `next`, which may
+        have begun a batch.
         """
         assert not self._rows
         deadline_ns = None if timeout_s is None else _CLOCK.monotonic_ns() + int(timeout_s * 1e9)
@@ -138,7 +143,7 @@ class CloseableIterator:
         self.close()
 
     def _next_batch(self, deadline_ns: int | None = None) -> RecordBatch | None:
-        """Wait for the next batch; None after the last, or where the deadline has passed."""
+        """Wait for the next batch; return None after the last one or once the deadline has passed."""
         pauses_s = doubling_pauses(*_PAUSES_S)
         while not self._batches:
             if self._has_ended:
@@ -152,7 +157,7 @@ class CloseableIterator:
         return self._batches.popleft()
 
     def _fetch(self) -> bool:
-        """Ask for more; whether something came, records or the end."""
+        """Request more; return whether records or the end arrived."""
         answer = self._client.fetch_collected_results(
             self._operator_id, self._offset, _PIECES_PER_FETCH
         )
@@ -168,7 +173,7 @@ class CloseableIterator:
         return bool(results.pieces) or results.is_finished
 
     def _end(self) -> None:
-        """Wait for the job's end; raises what ended it, unless it finished."""
+        """Wait for the job's end; raise its error unless it finished."""
         self._has_ended = True
         self._client.get_job_execution_result().result()
 
@@ -187,6 +192,6 @@ class CloseableIterator:
 
 
 def decode_collected(batch: bytes, batch_type: BatchType) -> list[RecordBatch]:
-    """Return what was collected at once, an Arrow IPC stream in the wire form of batches."""
+    """Decode the records that one fetch returned, an Arrow IPC stream in the wire form of batches."""
     with pa.ipc.open_stream(io.BytesIO(batch)) as reader:
         return [RecordBatch.from_arrow(batch_type, arrow) for arrow in reader]

@@ -1,6 +1,6 @@
 """CommittedState: the tables of a running job's last checkpoint, which is kept while it is read.
 
-Only programs that read one import this module, because it loads the state processor.
+Import this module only to read such state, because it loads the state processor.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from headrace.state_processor.table_query import TableQuery
 
 
 class CommittedState:
-    """One complete snapshot, as of one moment of the whole job; made by `JobState.committed`."""
+    """One complete snapshot, taken at one moment for the whole job; made by `JobState.committed`."""
 
     def __init__(self, snapshot: CompletedCheckpoint, clock: Clock, job_id: JobId) -> None:
         self._snapshot = snapshot
@@ -32,7 +32,9 @@ class CommittedState:
     def kept(
         cls, uri: str, settings: Settings, clock: Clock, job_id: JobId
     ) -> "Generator[CommittedState]":
-        """Open the snapshot in a folder under a lease, for the block. SnapshotSubsumedError, MetadataError.
+        """Open the snapshot in a folder and keep it under a lease while the block runs.
+
+        `job_id`: the job whose state is read. Raises SnapshotSubsumedError or MetadataError.
 
         `job_id`: the job that it is read of.
         """
@@ -41,17 +43,20 @@ class CommittedState:
 
     @property
     def uri(self) -> str:
-        """Return its folder: the `path` for `spark.read.format("headrace-state")` and for `headrace run -s`."""
+        """Return the snapshot's folder, which `spark.read.format("headrace-state")` and `headrace run -s` take."""
         return self._snapshot.uri
 
     @property
     def checkpoint_id(self) -> int:
-        """Return its id."""
+        """Return the checkpoint's id."""
         return self._snapshot.checkpoint_id
 
     @property
     def is_own(self) -> bool:
-        """Return whether this job took it. If not, the job started from it and has completed none of its own yet."""
+        """Return whether this job took the snapshot.
+
+        If not, the job started from it and has completed none of its own yet.
+        """
         return self._snapshot.metadata.job_id == self._job_id
 
     @property
@@ -76,8 +81,9 @@ class CommittedState:
     ) -> pa.Table:
         """Return all rows of one table of `headrace-state`, such as `keyed`, `operators` or `snapshot`.
 
-        `operator` and `state` may be left out where there is one only; the rest is as in `JobState.live`.
-        UnknownStateError, NativeStateError (RocksDB's own files have no rows to read), CheckpointCorruptedError.
+        `operator` and `state` may be omitted if there is only one; the other parameters are those of `JobState.live`.
+        Raises UnknownStateError, NativeStateError (RocksDB's own files have no rows to read) or
+        CheckpointCorruptedError.
         """
         query = TableQuery(
             table,

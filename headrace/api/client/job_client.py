@@ -37,7 +37,7 @@ _FAILED_ASKS_MAX: Final = 10
 
 
 class ClusterClosedError(HeadraceError):
-    """The cluster was closed while an answer of it was awaited."""
+    """Raised if the cluster was closed while a request was waiting for its answer."""
 
     recoverable = False
 
@@ -64,7 +64,7 @@ class CompletableFuture(Generic[T]):
         convert: Callable[[Any], T] | None = None,
         is_alive: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`is_alive` says whether anybody is there to complete the future."""
+        """Wrap `future`; `is_alive` returns whether the cluster can still complete it."""
         self._future = future
         self._convert = convert
         self._is_alive = is_alive
@@ -80,14 +80,14 @@ class CompletableFuture(Generic[T]):
         return self._future.done()
 
     def result(self, timeout_s: float | None = None) -> T:
-        """Wait for the answer; raises the failure, or TimeoutError where `timeout_s` has passed."""
+        """Wait for the answer; raises the failure, or TimeoutError after `timeout_s` seconds."""
         return self._converted(self._wait(timeout_s))
 
     def exception(self) -> BaseException | None:
         """Wait; return the failure, or None for an answer."""
         try:
             self._converted(self._wait(None))
-        except Exception as error:  # of the answer, or what the conversion made of it
+        except Exception as error:  # an error of the answer, or of its conversion
             return error
         return None
 
@@ -112,7 +112,7 @@ class CompletableFuture(Generic[T]):
 
 
 class JobExecutionResult:
-    """Id, net runtime and accumulators of a job that ended well."""
+    """Id, net runtime and accumulators of a job that FINISHED."""
 
     def __init__(
         self, job_id: JobId, net_runtime_ms: int, accumulators: Mapping[str, Any] | None = None
@@ -125,7 +125,7 @@ class JobExecutionResult:
         return self._job_id
 
     def get_net_runtime(self) -> int:
-        """Milliseconds."""
+        """Return the net runtime in milliseconds."""
         return self._net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
@@ -148,26 +148,27 @@ class JobExecutionResult:
 
 
 class DetachedJobExecutionResult(JobExecutionResult):
-    """Result of `execute` where nobody waits for the job: its id alone. Source: Flink DetachedJobExecutionResult."""
+    """Result of `execute` with `execution.attached` false: the job's id alone."""
 
     def __init__(self, job_id: JobId) -> None:
         super().__init__(job_id, 0)
 
     def get_net_runtime(self) -> int:
-        """Raise ProgramError."""
+        """Raise ProgramError: the runtime of a detached job is not known."""
         raise self._unknown("net runtime")
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """Raise ProgramError."""
+        """Raise ProgramError: the accumulators of a detached job are not known."""
         raise self._unknown("accumulators")
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
-        """Raise ProgramError."""
+        """Raise ProgramError: the accumulators of a detached job are not known."""
         raise self._unknown("accumulators")
 
     def _unknown(self, what: str) -> ProgramError:
         return ProgramError(
-            f"the {what} of job {self._job_id} are not known, as nobody waits for it: leave execution.attached at true"
+            f"the {what} of job {self._job_id} are not known, because execute() did not wait for it: set "
+            f"execution.attached to true"
         )
 
     def __repr__(self) -> str:
@@ -182,7 +183,7 @@ class JobClient:
 
     `dispatcher` is called on `loop` only; the methods here may be called from any other thread. `outlives_program`: the
     job runs on a cluster that does not end with this process, and goes on without it. `outlives_leader`: the cluster
-    has high availability, and whoever waits for the job's end waits also while nobody leads.
+    has high availability, and waiting for the job's end goes on while it has no leader.
     """
 
     def __init__(
@@ -204,33 +205,33 @@ class JobClient:
 
     @property
     def has_told_end(self) -> bool:
-        """Return whether the program has seen the job's end here."""
+        """Return whether this client has told the program that the job has ended."""
         return self._has_told_end
 
     @property
     def is_cancel_wanted(self) -> bool:
-        """Return whether the program has asked for the job's end by `cancel`; it may have ended otherwise before."""
+        """Return whether the program has called `cancel`; the job may have ended in another way before."""
         return self._is_cancel_wanted
 
     def get_job_id(self) -> JobId:
         return self._job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """The job's status now."""
+        """Return the job's current status."""
         return self._ask(self._dispatcher.request_job_status(self._job_id), self._told_status)
 
     def cancel(self) -> CompletableFuture[None]:
-        """Cancel the job; done when the cluster has taken the request."""
+        """Cancel the job; the answer is complete once the cluster has accepted the request."""
         self._is_cancel_wanted = True
         return self._ask(self._dispatcher.cancel_job(self._job_id), _nothing)
 
     def cancel_at_once(self) -> CompletableFuture[None]:
-        """Cancel the job; tasks that were cancelled before and have not returned are ended with their processes."""
+        """Cancel the job; if it was cancelled before, also end the processes of tasks that have not returned."""
         self._is_cancel_wanted = True
         return self._ask(self._dispatcher.cancel_job(self._job_id, is_forced=True), _nothing)
 
     def get_job_details(self) -> CompletableFuture[JobDetails]:
-        """The job with its vertices, subtasks and metrics as they are now."""
+        """Return the job with its vertices, subtasks and metrics as they are now."""
         return self._ask(self._dispatcher.request_job_details(self._job_id))
 
     def state(self) -> "JobState":
@@ -241,11 +242,14 @@ class JobClient:
         return JobState(self._job_id, self._dispatcher, self._ask)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """Accumulators of the job as they stand; of a job that has ended, as it left them."""
+        """Return the job's current accumulators, or the final ones of a job that has ended."""
         return self._ask(self._dispatcher.request_accumulators(self._job_id), dict[str, Any])
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """The result when the job ends; fails with JobExecutionError or JobCancelledError when it did not finish."""
+        """Return the result when the job ends.
+
+        The answer fails with JobExecutionError or JobCancelledError if the job did not finish.
+        """
         return self._ask(self._await_result(), self._told_result)
 
     def stop_with_savepoint(
@@ -254,11 +258,12 @@ class JobClient:
         savepoint_directory: str | None = None,
         format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> CompletableFuture[str]:
-        """Take a savepoint and end the job with it: its path, once the job has FINISHED and all output is committed.
+        """Take a savepoint and end the job with it.
 
-        `advance_to_end_of_event_time` lets every window fire before; such a savepoint is an end, no job can go on from
-        it. Without a directory the savepoint goes where `execution.checkpointing.savepoint-dir` says. `format_type`:
-        NATIVE is sooner written and restored where state is large in RocksDB, and restored by that backend alone.
+        Return its path once the job has FINISHED and all output is committed. `advance_to_end_of_event_time` makes
+        every window fire before; no job can continue from such a savepoint. Without a directory the savepoint goes to
+        `execution.checkpointing.savepoint-dir`. `format_type`: NATIVE is written and restored faster for large state in
+        RocksDB, but only that backend can restore it.
         """
         if not isinstance(cast(object, advance_to_end_of_event_time), bool):
             raise TypeError(
@@ -272,7 +277,7 @@ class JobClient:
         )
 
     def trigger_checkpoint(self) -> CompletableFuture[int]:
-        """Take a checkpoint now, besides the periodic ones: its id, once it is complete.
+        """Take a checkpoint now, in addition to the periodic ones; return its id once it is complete.
 
         Source: Flink ClusterClient.triggerCheckpoint.
         """
@@ -283,9 +288,10 @@ class JobClient:
         savepoint_directory: str | None = None,
         format_type: SavepointFormatType = SavepointFormatType.CANONICAL,
     ) -> CompletableFuture[str]:
-        """Take a savepoint while the job goes on: its path, once it is complete.
+        """Take a savepoint while the job goes on; return its path once it is complete.
 
-        It commits no output, and the job never restarts from it by itself. `format_type`: as in `stop_with_savepoint`.
+        A savepoint commits no output, and the job never restarts from it by itself. `format_type`: as in
+        `stop_with_savepoint`.
         """
         return self._ask(
             self._dispatcher.trigger_savepoint(self._job_id, savepoint_directory or "", format_type)
@@ -294,9 +300,10 @@ class JobClient:
     def cancel_with_savepoint(
         self, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """Take a savepoint, then cancel the job: its path. What comes between the two is done again from the savepoint.
+        """Take a savepoint, then cancel the job; return the savepoint's path.
 
-        `stop_with_savepoint` is the better way: with it nothing comes between.
+        Records processed between the two are processed again by a job that starts from the savepoint.
+        `stop_with_savepoint` is better: it processes no records after the savepoint.
         """
         return self._ask(self._cancel_with_savepoint(savepoint_directory or ""))
 
@@ -311,7 +318,7 @@ class JobClient:
     def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CompletableFuture[CollectedResults]:
-        """Records of a collect sink from piece `offset` on; those before it are forgotten by the cluster."""
+        """Return the records of a collect sink from piece `offset` on; the cluster forgets the earlier ones."""
         return self._ask(
             self._dispatcher.fetch_collected_results(
                 self._job_id, operator_id, offset, max_piece_count
@@ -328,9 +335,9 @@ class JobClient:
         return CompletableFuture(future, convert, is_alive=self._loop.is_running)
 
     async def _await_result(self) -> JobResult:
-        """Ask until the job has ended. It may run for months, but no request may wait so long: each waits for a while.
+        """Ask until the job has ended, in requests that each wait a limited time, because a job may run for months.
 
-        Asks that fail are repeated, at most `_FAILED_ASKS_MAX` in a row: a busy driver is no end of a job.
+        Failed requests are repeated, at most `_FAILED_ASKS_MAX` in a row, because a busy driver may answer late.
         """
         failed_count = 0
         while True:
@@ -376,7 +383,7 @@ class JobClient:
 
 
 def execution_result(result: JobResult) -> JobExecutionResult:
-    """Turn a job's end into a result, or raise what ended it."""
+    """Convert a job's end into a result, or raise its error."""
     match result.status:
         case JobStatus.FINISHED:
             return JobExecutionResult(result.job_id, result.net_runtime_ms, result.accumulators)

@@ -1,7 +1,7 @@
-"""JobDisplay: a job in a notebook: status, vertices and counts, renewed until it ends, with a way to stop it.
+"""JobDisplay: shows a job in a notebook with its status, vertices and counts until it ends, and offers to stop it.
 
-Stopping needs no server of ours: with ipywidgets there is a button, whose click reaches the notebook's own Python;
-otherwise the page names the call to make. A terminal gets one line, once.
+With ipywidgets there is a button, whose click runs in the notebook's own Python process; otherwise the page names the
+call that stops the job. A terminal gets a single line.
 """
 
 import threading
@@ -24,7 +24,7 @@ _NO_BUTTON: Final = "To stop it: <code>client.cancel()</code>, where client is t
 
 
 def job_html(details: JobDetails) -> str:
-    """Return a page of a job as it was."""
+    """Return the HTML page that shows these details of a job."""
     rows = [
         (
             vertex.name,
@@ -42,16 +42,16 @@ def job_html(details: JobDetails) -> str:
 
 
 def job_page(client: JobClient) -> tuple[str, bool]:
-    """Ask for the job; return its page, and whether it is the last one."""
+    """Fetch the job's details; return its page, and whether the job has ended."""
     try:
         details = client.get_job_details().result(_ANSWER_S)
     except (HeadraceError, TimeoutError) as error:
-        return paragraph(f"{client!r}: the cluster does not say how it is: {error}"), True
+        return paragraph(f"{client!r}: the cluster did not return the job's details: {error}"), True
     return job_html(details), details.status.is_terminal_state()
 
 
 class JobDisplay:
-    """Shows one job. A job that is shown again is renewed at its newest place alone."""
+    """Shows one job. If it is shown again, only the newest place is refreshed."""
 
     _shown: Final[WeakKeyDictionary[JobClient, threading.Event]] = WeakKeyDictionary()
 
@@ -60,7 +60,7 @@ class JobDisplay:
         self._is_replaced: Final = threading.Event()
 
     def show(self) -> None:
-        """Show the job, and renew it from a thread of its own until it ends."""
+        """Show the job, and refresh the page from a thread of its own until the job ends."""
         if not _is_notebook():
             _ipython().display({"text/plain": repr(self._client)}, raw=True)
             return
@@ -99,7 +99,7 @@ class JobDisplay:
         return lambda page, is_over: handle.update(self._bundle(page, is_over), raw=True)
 
     def _bundle(self, page: str, is_over: bool) -> dict[str, str]:
-        """Return what is shown, and a line for whoever shows no HTML."""
+        """Return the page, and a line of text for frontends that show no HTML."""
         how = "" if is_over else f"<p>{_NO_BUTTON}</p>"
         return {"text/html": page + how, "text/plain": repr(self._client)}
 
@@ -109,6 +109,6 @@ def _ipython() -> Any:
 
 
 def _is_notebook() -> bool:
-    """Return whether the program runs in a kernel, whose pages can be renewed."""
+    """Return whether the program runs in a Jupyter kernel, whose pages can be refreshed."""
     shell = import_module("IPython").get_ipython()
     return getattr(shell, "kernel", None) is not None

@@ -1,6 +1,6 @@
-"""JobState: the state of a running job as tables, live or from its last checkpoint, and its sizes.
+"""JobState: reads the state of a running job as tables, live or from its last checkpoint, and its sizes.
 
-`JobClient.state()` returns one. It only reads, and callers need not know the paths of checkpoints.
+`JobClient.state()` returns one. Callers need not know the paths of checkpoints.
 """
 
 import contextlib
@@ -47,13 +47,16 @@ _LATEST_ATTEMPTS: Final = 3
 
 
 class NoCommittedStateError(HeadraceError):
-    """A job has no checkpoint that can be read."""
+    """Raised if a job has no checkpoint that can be read."""
 
     domain, recoverable = ErrorDomain.USER, True
 
 
 class JobState:
-    """The state of one running job. Methods wait for their answers; call them from any thread but the cluster's own."""
+    """The state of one running job. Methods block until the cluster answers.
+
+    Call them from any thread except the cluster's own.
+    """
 
     def __init__(
         self,
@@ -62,14 +65,14 @@ class JobState:
         ask: Callable[[Coroutine[Any, Any, Any]], CompletableFuture[Any]],
         clock: Clock | None = None,
     ) -> None:
-        """`ask` runs a coroutine where `dispatcher` may be called."""
+        """`ask` runs a coroutine on the thread on which `dispatcher` may be called."""
         self._job_id = job_id
         self._dispatcher = dispatcher
         self._ask = ask
         self._clock = clock or SystemClock()
 
     def operators(self) -> tuple[OperatorDescription, ...]:
-        """Return the operators of the job. JobAlreadyEndedError."""
+        """Return the operators of the job. Raises JobAlreadyEndedError."""
         found: tuple[OperatorDescription, ...] = self._ask(
             self._dispatcher.request_operators(self._job_id)
         ).result()
@@ -78,7 +81,7 @@ class JobState:
     def states(self, operator: str) -> tuple[LiveStateInfo, ...]:
         """List the states that an operator (by uid, id or name) has in any of its subtasks now.
 
-        UnknownOperatorError, StateReadError.
+        Raises UnknownOperatorError or StateReadError.
         """
         return self._states(self._operator(operator))
 
@@ -94,16 +97,16 @@ class JobState:
         include_expired: bool = False,
         unpickle: bool = False,
     ) -> LiveState:
-        """Return the rows of a state as they are now: of one moment in each subtask, between two of its batches.
+        """Return the current rows of a state; each subtask reads its own at one moment, between two batches.
 
-        `operator`: its uid, id or name; `state` may be left out where there is one only. `table`: `keyed`, `timers`,
-        `windows` or `operator_state`. `keys`: the only ones that are wanted, as the column `key` shows them.
-        `row_limit`, `time_limit`: of each subtask; what was left out is said. `include_expired`: rows past their time
-        to live too, with a column `expired`. `unpickle`: values of no declared type as Python prints them, which loads
-        what the job has pickled.
+        `operator`: its uid, id or name; `state` may be omitted if there is only one. `table`: `keyed`, `timers`,
+        `windows` or `operator_state`. `keys`: read only these, written as the column `key` shows them. `row_limit`,
+        `time_limit`: limits for each subtask; the result says what was left out. `include_expired`: include rows past
+        their time to live, and add a column `expired`. `unpickle`: show values without a declared type by their `repr`,
+        which unpickles the job's data.
 
-        UnknownOperatorError, UnknownStateError, StateReadError, JobAlreadyEndedError; ProgramError for a limit that
-        is none.
+        Raises UnknownOperatorError, UnknownStateError, StateReadError or JobAlreadyEndedError; ProgramError for an
+        invalid limit.
         """
         limits = _row_count(row_limit), _milliseconds(time_limit)
         wanted = _table_named(table)
@@ -128,8 +131,8 @@ class JobState:
     ) -> OperatorFigures:
         """Return the sizes of an operator's states, counted by each subtask at one moment of its own.
 
-        `time_limit`: for each subtask; figures of states that were not read to their end say so.
-        UnknownOperatorError, StateReadError, JobAlreadyEndedError.
+        `time_limit`: limit for each subtask; figures of states that were not read completely say so. Raises
+        UnknownOperatorError, StateReadError or JobAlreadyEndedError.
         """
         duration_ms = _milliseconds(time_limit)
         found = self._operator(operator)
@@ -139,17 +142,17 @@ class JobState:
 
     @contextlib.contextmanager
     def committed(self) -> "Generator[CommittedState]":
-        """Return the newest complete checkpoint, of one moment of the whole job, kept while the block lasts.
+        """Return the newest complete checkpoint of the whole job, which is kept while the block runs.
 
-        Before the job's first one it is the snapshot that the job started from, and its `is_own` is false.
-        NoCommittedStateError where there is neither, JobAlreadyEndedError.
+        Before the job's first checkpoint this is the snapshot from which the job started, with `is_own` false. Raises
+        NoCommittedStateError if there is neither, or JobAlreadyEndedError.
         """
         with contextlib.ExitStack() as stack:
             yield self._kept(stack)
 
     def _kept(self, stack: contextlib.ExitStack) -> "CommittedState":
-        """Return the newest checkpoint that is still there when it is opened."""
-        # Weighty: it brings what reads files of state, which nobody needs who asks tasks only.
+        """Return the newest checkpoint that still exists when it is opened."""
+        # Imported late: it loads the readers of state files, which live reads do not need.
         from headrace.api.client.committed_state import CommittedState
 
         attempt_count = 0
@@ -170,18 +173,18 @@ class JobState:
         ).result()
         if stored is None:
             raise NoCommittedStateError(
-                f"job {self._job_id} has completed no checkpoint yet: wait for one, call trigger_checkpoint(), or read "
-                "its live state"
+                f"job {self._job_id} has completed no checkpoint yet: wait for one, call trigger_checkpoint(), or "
+                f"read its live state with live()"
             )
         if not stored.uri:
             raise NoCommittedStateError(
-                f"checkpoint {stored.checkpoint_id} of job {self._job_id} lies in its driver's memory: set "
-                "execution.checkpointing.dir to have files, or read the live state"
+                f"checkpoint {stored.checkpoint_id} of job {self._job_id} is in its driver's memory: set "
+                f"execution.checkpointing.dir to write checkpoints to files, or read the live state"
             )
         return stored
 
     def _operator(self, named: str) -> OperatorDescription:
-        """Return the operator with this uid, id or name. UnknownOperatorError."""
+        """Return the operator with this uid, id or name. Raises UnknownOperatorError."""
         found: OperatorDescription = self._ask(
             self._dispatcher.request_operator(self._job_id, named)
         ).result()
@@ -229,7 +232,7 @@ def _unknown_state(
         {f"'{one.name}' in {_name_of(one.table)}" for one in states}
         - {f"'{name}' in {_name_of(table)}" for name in names}
     )
-    said = "several states: name one" if state is None and names else f"no state '{state}'"
+    said = "several states" if state is None and names else f"no state '{state}'"
     if state is None and not names:
         said = "none"
     beside = f" (but {', '.join(others)})" if others and not names else ""
@@ -253,13 +256,13 @@ def _encoded(state: str, keys: Sequence[Any]) -> bytes:
 
 def _milliseconds(duration: timedelta) -> int:
     if duration <= timedelta(0):
-        raise ProgramError(f"time_limit is {duration}, and must be longer than 0")
+        raise ProgramError(f"time_limit must be longer than 0, not {duration}")
     return max(1, round(duration.total_seconds() * 1000))
 
 
 def _row_count(limit: int) -> int:
     if limit < 0:
-        raise ProgramError(f"row_limit is {limit}, and must be 0 or more rows of each subtask")
+        raise ProgramError(f"row_limit must be 0 or more rows of each subtask, not {limit}")
     return limit
 
 

@@ -58,11 +58,11 @@ _KEY_GROUPS: Final = pa.schema(
 
 @dataclass(frozen=True)
 class SubtaskRead:
-    """Report on reading one subtask: its rows are as of `taken_at_ms` (epoch ms), between two batches.
+    """Report on reading one subtask: its rows were read at `taken_at_ms` (epoch ms), between two batches.
 
     `limit`: the reason why rows are missing, if any are. `is_waiting`: the state is still in the restored checkpoint,
-    as no record has asked for it in this subtask. The read took `mail_count` mails of the task's mailbox, each of at
-    most `mail_row_count_max` entries, with a batch of the task after each.
+    because no record has used it in this subtask. The read took `mail_count` mails of the task's mailbox, each of at
+    most `mail_row_count_max` entries; the task processed a batch after each.
     """
 
     subtask: int
@@ -95,15 +95,15 @@ class SubtaskRead:
 
     @property
     def is_partial(self) -> bool:
-        """Return whether there is more than was read."""
+        """Return whether rows are missing from the result."""
         return self.limit is not None or self.is_waiting
 
 
 @dataclass(frozen=True)
 class LiveState:
-    """Rows of a running state: columns as in a checkpoint's files, and `subtask` before them; in no order.
+    """Rows of a running state: the column `subtask`, then the columns of a checkpoint's files; in no order.
 
-    Each subtask's rows are of one moment of that subtask; moments of several differ.
+    Each subtask reads its rows at one moment, which differs between subtasks.
     """
 
     operator: str
@@ -113,7 +113,7 @@ class LiveState:
 
     @property
     def is_partial(self) -> bool:
-        """Return whether any subtask has more than was read."""
+        """Return whether rows of any subtask are missing."""
         return any(one.is_partial for one in self.subtasks)
 
     def __str__(self) -> str:
@@ -123,9 +123,7 @@ class LiveState:
             if one.limit is not None:
                 said += f", not all: {one.limit.value}"
             if one.is_waiting:
-                said += (
-                    ", not all: the restored checkpoint has it, and no record has asked for it yet"
-                )
+                said += ", not all: the restored checkpoint has it, and no record has used it yet"
             lines.append(said)
         return "\n".join(lines)
 
@@ -139,11 +137,11 @@ class OperatorFigures:
 
     @property
     def states(self) -> tuple[StateTotals, ...]:
-        """Each state over all subtasks, by table and name."""
+        """Totals of each state over all subtasks, by table and name."""
         return totals_of(self.subtasks)
 
     def state(self, name: str) -> StateTotals:
-        """Return one of them by name. KeyError names those that there are."""
+        """Return the totals of the state of this name. KeyError lists the names that exist."""
         for one in self.states:
             if one.state == name:
                 return one
@@ -174,7 +172,7 @@ class OperatorFigures:
         return pa.Table.from_pylist(rows, schema=_FIGURES)
 
     def key_groups(self) -> pa.Table:
-        """Return a row per state and key group that holds something."""
+        """Return a row per state and key group that is not empty."""
         return pa.Table.from_pylist(list(self._key_groups()), schema=_KEY_GROUPS)
 
     def _key_groups(self) -> Iterator[dict[str, Any]]:
@@ -205,7 +203,7 @@ def _lines(one: StateTotals) -> Iterator[str]:
         said += f", {one.expired_count / one.row_count:.0%} expired"
     if one.oldest_window_ms is not None:
         said += f", oldest window {one.oldest_window_ms}"
-    yield said + (", only part of it was read" if one.is_partial else "")
+    yield said + (", only partly read" if one.is_partial else "")
     keys = [f"{key['key']} {key['rows']} rows" for key in one.top_keys[:_SHOWN_KEYS]]
     if keys:
         yield f"    largest keys: {', '.join(keys)}"

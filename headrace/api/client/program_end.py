@@ -1,13 +1,13 @@
-"""Handles the end of a program that has jobs: Ctrl-C, SIGTERM, jobs that nobody awaited, sinks that no job has.
+"""Handles the end of a program that has jobs: Ctrl-C, SIGTERM, jobs not awaited and sinks not executed.
 
 Ctrl-C while a program waits for a job cancels the job; tasks that do not return soon are ended with their processes.
 SIGTERM ends the program in order, with its jobs, workers and Spark; jobs on other clusters go on. By default Python
-would end at once, and nobody would be told the checkpoint to continue from.
+would end at once, without a log of the checkpoint to continue from.
 
-A job of `execute_async` ends with its program. If the program never asked for the job's end, that is an error: so is a
-sink, or a whole program, that was never executed. `headrace run` then exits with 1. A plain Python process logs it at
-its exit and keeps its own exit code: a library could change that only by `os._exit`, which skips the exit handlers of
-others. There is one record per process, because the environments of a program may be gone when it ends.
+A job of `execute_async` ends with its program. If the program never asked for the job's end, that is an error; a sink
+or a whole program that was never executed is one too. `headrace run` then exits with 1. A plain Python process logs it
+at its exit and keeps its own exit code: a library could change that only by `os._exit`, which skips the exit handlers
+of others. There is one record per process, because the environments of a program may be gone when it ends.
 Source: PyFlink's FAQ, "Wait for jobs to finish when executing jobs in mini cluster"; PyFlink cancels them silently.
 """
 
@@ -44,8 +44,8 @@ EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 def end_interrupted_job(client: "JobClient", patience_s: float = PATIENCE_S) -> None:
     """Cancel the job and wait a bounded time, so that nothing is left running; a second Ctrl-C cuts the wait short.
 
-    A task whose function does not return after `patience_s` is ended with its process. Output that is being
-    committed has no task left to end, and longer to finish.
+    A task whose function does not return after `patience_s` is ended with its process. A job whose tasks have ended but
+    whose output is still being committed may take longer.
     """
     try:
         client.cancel().result(_ANSWER_S)
@@ -72,7 +72,7 @@ def end_interrupted_job(client: "JobClient", patience_s: float = PATIENCE_S) -> 
 
 
 def leave_interrupted_job(client: "JobClient") -> None:
-    """Cancel the job of an interrupted program, or say how to end it where it goes on without the program."""
+    """Cancel the job of an interrupted program, or log how to end it if it goes on without the program."""
     if client.outlives_program:
         job_id = client.get_job_id()
         _LOG.warning("job %s goes on: 'headrace cancel %s' ends it", job_id, job_id)
@@ -81,7 +81,7 @@ def leave_interrupted_job(client: "JobClient") -> None:
 
 
 def unfinished_tasks(details: "JobDetails") -> str:
-    """Name the vertices whose subtasks have not ended: `Map (2 of 3)`; empty where all have."""
+    """Name the vertices whose subtasks have not ended: `Map (2 of 3)`; empty if all have."""
     counts = [
         (vertex, sum(not subtask.state.is_terminal for subtask in vertex.subtasks))
         for vertex in details.vertices
@@ -113,7 +113,7 @@ def _ends_within(client: "JobClient", timeout_s: float) -> bool:
 
 
 class JobLeftBehindError(JobCancelledError):
-    """The program ended before its job, and nobody waited for that."""
+    """Raised if a program ends before its job without having waited for the job's end."""
 
     def __init__(self, job_id: str, job_name: str, status: JobStatus) -> None:
         super().__init__(job_id)
@@ -128,9 +128,9 @@ class _Submitted:
 
 
 def remember_job(client: "JobClient", job_name: str) -> None:
-    """Remember a job that the program does not wait for yet, unless it goes on without the program.
+    """Remember a job that the program does not wait for yet, unless the job outlives the program.
 
-    Where nobody else looks at the program's end, as `headrace run` does, what is left is logged at the process's.
+    Unless `headrace run` handles the end of the program, jobs that are left are logged at the end of the process.
     """
     if client.outlives_program:
         return
@@ -148,14 +148,14 @@ def forget_jobs() -> None:
 
 
 def left_jobs() -> list[JobLeftBehindError | JobExecutionError]:
-    """Return an error for each job that still runs, or has failed, and whose end the program has not been told."""
+    """Return an error for each job that still runs or has failed without the program having been told."""
     jobs, _Submitted.jobs = _Submitted.jobs, []
     found = (_error_of(client, name) for client, name in jobs if not client.has_told_end)
     return [error for error in found if error is not None]
 
 
 def await_left_jobs() -> list[JobExecutionError]:
-    """Wait for the end of jobs whose end the program has not been told; return an error for each that has FAILED."""
+    """Wait for the jobs whose end the program has not been told; return an error for each that has FAILED."""
     jobs, _Submitted.jobs = _Submitted.jobs, []
     ends = [client.get_job_execution_result() for client, _ in jobs if not client.has_told_end]
     errors = [end.exception() for end in ends]
@@ -175,7 +175,7 @@ def _error_of(client: "JobClient", job_name: str) -> JobLeftBehindError | JobExe
     except JobExecutionError as failure:
         return failure
     except (HeadraceError, TimeoutError) as error:
-        _LOG.debug("asking how '%s' ended: %s", job_name, error)
+        _LOG.debug("waiting for the end of '%s' failed: %s", job_name, error)
     return None
 
 
@@ -197,7 +197,7 @@ def program_begins() -> None:
 
 
 def operator_added(operator: "OperatorTransformation") -> None:
-    """Record an operator that no job has yet."""
+    """Record an operator that belongs to no job yet."""
     # Imported late: commands end programs that may have no graph, and it brings Arrow.
     from headrace.graph.stream_graph import NodeRole
 
@@ -225,12 +225,12 @@ def unexecuted_operator() -> "OperatorTransformation | None":
 
 
 def unexecuted_text(operator: "OperatorTransformation") -> str:
-    """Return the text that names the operator and its place in the program."""
+    """Return the message for an operator that was never executed, with its place in the program."""
     return f"the program ended without running '{operator.name}' ({operator.location}): call env.execute()"
 
 
 def without_job_text() -> str:
-    """Return what is wrong with a program that has ended without a job."""
+    """Return the message for a program that ended without a job."""
     operator = unexecuted_operator()
     if operator is not None:
         return unexecuted_text(operator)
@@ -245,7 +245,7 @@ def _log_unexecuted() -> None:
 
 
 class Terminated(SystemExit):
-    """Raised once in the main thread when SIGTERM has come."""
+    """Raised once in the main thread after SIGTERM."""
 
     def __init__(self) -> None:
         super().__init__(EXIT_TERMINATED)
@@ -258,9 +258,9 @@ JOBS_GO_ON: Final = "the jobs go on from their last checkpoints as soon as anoth
 
 
 def fate_of_jobs(jobs: "Sequence[JobClient]", *, is_elsewhere: bool) -> str:
-    """Return what SIGTERM does to the submitted jobs of a program; nothing where the program knows the end of all.
+    """Return the effect of SIGTERM on the submitted jobs of a program; empty if the program knows the end of all.
 
-    `is_elsewhere`: they run on clusters in other processes.
+    `is_elsewhere`: the jobs run on clusters in other processes.
     """
     left = [job for job in jobs if not job.has_told_end]
     staying = [str(job.get_job_id()) for job in left if job.outlives_program]
@@ -290,8 +290,8 @@ def end_in_order_when_terminated(
 ) -> Callable[[], None]:
     """Raise Terminated at the first SIGTERM, unless the program handles it; return a function that undoes this.
 
-    `fate` returns what becomes of jobs then, for the log; it runs in the handler of the signal, and takes no lock.
-    Later ones change nothing: the program ends already. Without effect outside of the main thread.
+    `fate` returns what happens to the jobs, for the log; it is called in the signal handler, and must take no lock.
+    Later SIGTERMs are ignored. Has no effect outside the main thread.
     """
     if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return _nothing
@@ -301,10 +301,10 @@ def end_in_order_when_terminated(
 
 
 def ignore_termination() -> Callable[[], None]:
-    """Ignore SIGTERM, if it would end the program in order; return a function that undoes this.
+    """Ignore SIGTERM if it would end the program in order; return a function that undoes this.
 
-    For whoever ends jobs, workers or Spark already, and must not be left half-way. Without effect outside of the main
-    thread: no signal leaves another one half-way.
+    For code that already ends jobs, workers or Spark and must not be interrupted. Has no effect outside the main
+    thread, because signals interrupt no other thread.
     """
     if not _is_main_thread() or signal.getsignal(signal.SIGTERM) is not _raise_once:
         return _nothing
@@ -322,7 +322,7 @@ _ending: Final = _Ending()
 
 
 def end_program(reason: str) -> None:
-    """End the program in order, as SIGTERM does, for a reason that is logged instead; from any thread."""
+    """End the program in order, as SIGTERM does, and log the reason; callable from any thread."""
     _ending.reason = reason
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -348,7 +348,7 @@ def _take_back() -> None:
 
 
 def _is_main_thread() -> bool:
-    """Return whether handlers of signals can be set here: Python allows it in no other thread."""
+    """Return whether this is the main thread, the only one in which Python allows signal handlers to be set."""
     return threading.current_thread() is threading.main_thread()
 
 

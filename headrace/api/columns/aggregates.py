@@ -47,7 +47,7 @@ class Aggregate:
         return Aggregate(one.function, one.column, name, one.parameter, self.condition)
 
     def where(self, condition: Expression) -> "Aggregate":
-        """Take only the rows for which `condition` is true: SQL's FILTER (WHERE …). Not for first and last.
+        """Take only the rows for which `condition` is true: SQL's FILTER (WHERE …). Not supported by first and last.
 
         Example:
             >>> from headrace import agg, col
@@ -76,17 +76,17 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def count_distinct(column: str) -> Aggregate:
-    """Count the different values that are not null; of texts, whole numbers and truth values. All of them are kept."""
+    """Count the different values that are not null; for strings, integers and booleans. The state holds all of them."""
     return Aggregate("count_distinct", column, f"count_distinct_{column}")
 
 
 def sum(column: str) -> Aggregate:
-    """Add up the values that are not null. Sums of integers are of 64 bits and wrap beyond them, as Java's do."""
+    """Add up the values that are not null. Integers are summed in 64 bits and wrap on overflow, as in Java."""
     return Aggregate("sum", column, f"sum_{column}")
 
 
 def mean(column: str) -> Aggregate:
-    """Return the mean of the values that are not null; null where there are none. That of integers never wraps."""
+    """Return the mean of the values that are not null; null if there are none. The mean of integers never wraps."""
     return Aggregate("mean", column, f"mean_{column}")
 
 
@@ -113,7 +113,7 @@ def last(column: str) -> Aggregate:
 def quantile(column: str, q: float) -> Aggregate:
     """Return the `q` quantile (0..1) of the values that are not null, interpolated linearly between neighbours."""
     if not 0.0 <= q <= 1.0:
-        raise ValueError(f"a quantile lies within 0 and 1, not at {q}")
+        raise ValueError(f"a quantile must be between 0 and 1, not {q}")
     return Aggregate("quantile", column, f"quantile_{column}", q)
 
 
@@ -126,7 +126,7 @@ def aggregated_type(
 ) -> TypeInformation:
     """Return the row type of a windowed aggregation; ProgramError for unknown columns and types that do not fit.
 
-    `has_times`: whether windows have a start and an end.
+    `has_times`: True if windows have a start and an end.
     """
     columns = columns_of(stream_type, "aggregate")
     window_names = ["window_start", "window_end"] if has_times else []
@@ -163,9 +163,7 @@ def _result_type(aggregate: Aggregate, columns: pa.Schema) -> TypeInformation:
     if function in ("min", "max", "first", "last"):
         return type_info_of_arrow(arrow_type)
     if not is_number:
-        raise ProgramError(
-            f"{aggregate!r} needs a column of numbers, and this one is of type {arrow_type}"
-        )
+        raise ProgramError(f"{aggregate!r} needs a column of numbers, but its type is {arrow_type}")
     if function == "sum" and not pa.types.is_floating(arrow_type):
         return Types.LONG()
     return Types.DOUBLE()
@@ -174,9 +172,9 @@ def _result_type(aggregate: Aggregate, columns: pa.Schema) -> TypeInformation:
 def without_conditions(
     stream: DataStream, key_columns: Sequence[str], aggregates: Sequence[Aggregate]
 ) -> tuple[DataStream, tuple[Aggregate, ...]]:
-    """Return a stream, not keyed, and the aggregates over it that give the same without conditions.
+    """Return a stream without keys, and aggregates over it that give the same result without conditions.
 
-    The stream as it is where there are none. ProgramError where a condition or its column does not fit.
+    Returns the stream unchanged if there are no conditions. ProgramError if a condition or its column does not fit.
     """
     if all(one.condition is None for one in aggregates):
         return stream, tuple(aggregates)

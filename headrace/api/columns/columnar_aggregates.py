@@ -1,7 +1,7 @@
-"""Adds built-in aggregates of windows, which are computed on whole batches, and refuses what they cannot take.
+"""Adds built-in aggregates of windows, which are computed on whole batches, and refuses unsupported windows.
 
-Where it changes no result, an aggregation has two operators: one before the exchange makes partial results, and one
-after it merges them into windows. `in_halves` adds such a pair.
+If it changes no result, an aggregation has two operators: one before the exchange makes partial results, and one
+after it merges them into windows. `in_two_phases` adds such a pair.
 """
 
 from collections.abc import Sequence
@@ -50,9 +50,9 @@ from headrace.functions.windowing.assigners import (
 from headrace.functions.windowing.triggers import Trigger
 
 
-def in_halves(
+def in_two_phases(
     before: DataStream,
-    halves: tuple[OperatorSpec, OperatorSpec],
+    phases: tuple[OperatorSpec, OperatorSpec],
     partial_schema: pa.Schema,
     partial_keys: tuple[str, ...],
     output_type: TypeInformation,
@@ -61,14 +61,14 @@ def in_halves(
     name: str,
     description: str,
 ) -> DataStream:
-    """Add the first half to what makes `before`, which is not keyed, and the second one keyed by `partial_keys`.
+    """Add the first half to the producers of `before`, which is not keyed, and the second half keyed by `partial_keys`.
 
-    `partial_schema`: columns that pass between them, of which `partial_keys` are some. `key_type` None: the types of
-    these columns. `name` and `description` are the second half's.
+    `partial_schema`: the columns between the phases, including `partial_keys`. `key_type` None means the types of the
+    key columns. `name` and `description` are those of the second half.
     """
     environment = before.get_execution_environment()
     local = environment.add_to_producers(
-        halves[0], before.transformation, BatchType(type_info_from_schema(partial_schema))
+        phases[0], before.transformation, BatchType(type_info_from_schema(partial_schema))
     )
     partials = DataStream(environment, local)
     if key_type is None:
@@ -76,7 +76,7 @@ def in_halves(
     else:
         keyed = KeyedStream(partials, None, partial_keys, key_type)
     operator = environment.add_operator(
-        halves[1],
+        phases[1],
         (keyed.transformation,),
         BatchType(output_type),
         name=name,
@@ -92,7 +92,7 @@ def sliced_aggregation(
     assigner: Any,
     aggregates: tuple[ColumnAggregate, ...],
 ) -> SlicedAggregation | None:
-    """Return the aggregation in two operators, or None where that could change a result."""
+    """Return the aggregation in two operators, or None if that could change a result."""
     columns = columns_of(stream.get_type(), "aggregate")
     windows = event_time_windows(assigner)
     if windows.size < windows.slide or not can_be_sliced(aggregates, keys, columns):
@@ -117,7 +117,7 @@ def aggregate_sessions(
             f"{MERGEABLE_KEYS}; pass an AggregateFunction for others"
         )
     aggregation = SessionAggregation(assigner.session_gap, keys, aggregates)
-    return in_halves(
+    return in_two_phases(
         keyed_stream.origin,
         (LocalSessionAggregateSpec(aggregation), SessionAggregateSpec(aggregation)),
         aggregation.partial_schema(columns),
@@ -129,7 +129,7 @@ def aggregate_sessions(
     )
 
 
-def aggregate_in_halves(
+def aggregate_in_two_phases(
     before: DataStream,
     key_type: TypeInformation,
     aggregation: SlicedAggregation,
@@ -137,12 +137,12 @@ def aggregate_in_halves(
     name: str,
     description: str,
 ) -> DataStream:
-    """Add both halves, the first one in the chain of the stream before `key_by`.
+    """Add both phases, the first one in the chain of the stream before `key_by`.
 
-    Without key columns whole windows, which have one slice each, are spread over subtasks.
+    Without key columns windows, which have one slice each, are spread over the subtasks.
     """
     schema = aggregation.partial_schema(columns_of(before.get_type(), "aggregate"))
-    return in_halves(
+    return in_two_phases(
         before,
         (LocalAggregateSpec(aggregation), SlicedAggregateSpec(aggregation)),
         schema,
@@ -169,7 +169,7 @@ class AskedWindows:
 
     @property
     def drop_late_rows(self) -> bool:
-        """Return whether rows that come after their window has fired are only counted."""
+        """Return whether rows that arrive after their window has fired are dropped and counted."""
         return self.late_tag is None and self.allowed_lateness_ms == 0
 
 
@@ -204,7 +204,7 @@ def aggregate_columns(
         if sliced is not None:
             name = type(windows.assigner).__name__
             key_type = stream.get_key_type()
-            return aggregate_in_halves(before, key_type, sliced, output_type, name, description)
+            return aggregate_in_two_phases(before, key_type, sliced, output_type, name, description)
     _require_plain_operator(before, stream.key_columns, windows, plain)
     operator = stream.get_execution_environment().add_operator(
         WindowAggregateSpec(
@@ -245,7 +245,7 @@ def _aggregate_all(
             "pass an AggregateFunction for others"
         )
     name, description = type(windows.assigner).__name__, _description(windows, aggregates)
-    return aggregate_in_halves(before, Types.LONG(), sliced, output_type, name, description)
+    return aggregate_in_two_phases(before, Types.LONG(), sliced, output_type, name, description)
 
 
 def _description(windows: AskedWindows, aggregates: Sequence[Aggregate]) -> str:
@@ -269,7 +269,7 @@ def _require_plain_operator(
     windows: AskedWindows,
     aggregates: Sequence[Aggregate],
 ) -> None:
-    """Raise ProgramError for aggregates that need two operators and cannot be split."""
+    """Raise ProgramError for aggregates that need two operators but cannot be split."""
     distinct = [one for one in aggregates if one.column_aggregate.function == "count_distinct"]
     if not distinct and not ends_with_input(windows.assigner):
         return
@@ -289,7 +289,7 @@ def _require_plain_operator(
 
 
 def _check_windows(windows: AskedWindows) -> None:
-    """Raise ProgramError where built-in aggregates cannot take these windows."""
+    """Raise ProgramError if built-in aggregates do not support these windows."""
     assigner = windows.assigner
     has_times = isinstance(
         assigner, TumblingEventTimeWindows | SlidingEventTimeWindows | EventTimeSessionWindows

@@ -1,11 +1,11 @@
 """Column expressions: `col("delay") > 15`, evaluated on whole batches by Arrow.
 
-A thin layer over `pyarrow.compute` that keeps names for `select`. Nulls are SQL's: what is computed of a null is null,
+A thin layer over `pyarrow.compute` that keeps names for `select`. Nulls behave as in SQL: an operation on null is null,
 `&` and `|` follow Kleene's logic (`null & False` is False, `null | True` is True), a filter drops rows whose condition
-is null. An operator means what it means on a Python row, so that a filter may be written either way:
+is null. Operators behave as they do on Python values, so that a filter may be written either way:
 
-- integers that leave their type fail the job; a column with a literal has the column's type where the literal fits;
-- `/` is floating division, by zero inf or NaN;
+- an integer overflow fails the job; a column combined with a literal keeps the column's type if the literal fits;
+- `/` is floating division, which gives inf or NaN for a zero divisor;
 - `//` rounds down and `%` has the divisor's sign, where SQL rounds towards zero and gives the dividend's; an integer
   zero as divisor fails the job, a floating one gives NaN;
 - `**` of integers is an integer and fails for a negative exponent: cast to floating first.
@@ -27,10 +27,7 @@ from headrace.functions.column_conditions import VALUE_TYPES, And, ColumnConditi
 
 
 def call_arrow(function: str, *arguments: Any, **options: Any) -> Any:
-    """Apply one of Arrow's compute functions, which the module makes while it is imported.
-
-    ProgramError where this version of Arrow has none of that name.
-    """
+    """Apply a compute function of Arrow. ProgramError if this version of Arrow has none of that name."""
     if not hasattr(pc, function):
         raise ProgramError(
             f"pyarrow {pa.__version__} has no function '{function}': take a newer one"
@@ -39,8 +36,8 @@ def call_arrow(function: str, *arguments: Any, **options: Any) -> Any:
 
 
 def true_division(dividend: Any, divisor: Any) -> Any:
-    """Return `/` of two Arrow expressions: floating, by zero inf or NaN."""
-    # Arrow divides integers to integers and fails on zero; here / means what it means in Python and SQL's doubles.
+    """Return `/` of two Arrow expressions: floating, with inf or NaN for a zero divisor."""
+    # Arrow divides integers to integers and fails on zero; this / behaves as in Python and for SQL's doubles.
     # The cast is not a safe one: integers beyond 2**53 are rounded, as in Python, where a safe one fails.
     return call_arrow(
         "divide", dividend.cast(pa.float64(), safe=False), divisor.cast(pa.float64(), safe=False)
@@ -48,22 +45,24 @@ def true_division(dividend: Any, divisor: Any) -> Any:
 
 
 def floor_division(dividend: Any, divisor: Any) -> Any:
-    """Return `//` of two Arrow expressions: rounded down; an integer zero as divisor fails the job."""
+    """Return `//` of two Arrow expressions, rounded down; an integer divisor of zero fails the job."""
     whole = call_arrow("subtract_checked", dividend, call_arrow("modulo", dividend, divisor))
     # By the absolute value, and checked with the sign: Arrow's division of the smallest integer by -1 gives 0.
     quotient = call_arrow("divide", whole, call_arrow("abs_checked", divisor))
-    # Of floating numbers the quotient is a whole one but for rounding; integers stay what they are.
+    # The quotient of floating numbers is whole except for rounding; integers are not changed.
     return call_arrow(
         "round", call_arrow("multiply_checked", quotient, call_arrow("sign", divisor))
     )
 
 
-# What Arrow says of a column that is not there.
+# Arrow's error text for a missing column.
 _MISSING_FIELD: Final = re.compile(r"No match for FieldRef\.Name\((.*?)\)")
 
 
 class Expression:
-    """A value per row, made of columns, literals and operators. `==` with None is null: ask `is_null()`.
+    """A value per row, computed from columns, literals and operators.
+
+    Comparing with `== None` gives null: use `is_null()`.
 
     Example:
         >>> late = (col("delay") > 15) & ~col("cancelled")
@@ -91,17 +90,17 @@ class Expression:
 
     @property
     def implied(self) -> ColumnCondition | None:
-        """A condition that holds wherever this one does and compares columns with values, or None if none is known."""
+        """Condition on single columns that holds wherever this one does, or None if none is known."""
         return self._implied
 
     @property
     def is_implied_whole(self) -> bool:
-        """Whether this condition is true wherever the implied one holds, too."""
+        """True if this condition also holds wherever the implied one holds."""
         return self._is_implied_whole
 
     @property
     def name(self) -> str | None:
-        """Name of the column that `select` makes of it, if it has one."""
+        """Name of the column that `select` makes of this expression, or None if it has none."""
         return self._name
 
     def alias(self, name: str) -> "Expression":
@@ -109,7 +108,10 @@ class Expression:
         return Expression(self._arrow, name)
 
     def cast(self, target_type: "TypeInformation | pa.DataType") -> "Expression":
-        """Convert to a declared or Arrow type; null stays null, a value that does not fit as it is fails the job."""
+        """Convert to a declared or Arrow type.
+
+        Null stays null, and a value that cannot be converted without loss fails the job.
+        """
         if isinstance(target_type, TypeInformation):
             target_type = arrow_type_of(target_type)
         return Expression(self._arrow.cast(target_type), self._name)
@@ -123,7 +125,10 @@ class Expression:
         return Expression(self._arrow.is_valid())
 
     def is_in(self, values: Collection[Any]) -> "Expression":
-        """Test whether the value is in `values`: SQL's IN. Null for null, and without a match if `values` has None."""
+        """Test whether the value is in `values`, like SQL's IN. Null gives null.
+
+        Without a match the result is null if `values` has None, else False.
+        """
         known = [value for value in values if value is not None]
         found = self._arrow.isin(known) if known else pc.scalar(False)
         if len(known) < len(values):
@@ -134,7 +139,10 @@ class Expression:
         )
 
     def between(self, low: Any, high: Any) -> "Expression":
-        """Test whether `low <= value <= high`. With a null bound it is False if the other one decides so, else null."""
+        """Test whether `low <= value <= high`.
+
+        If one bound is null, the result is False if the other bound excludes the value, else null.
+        """
         return (self >= low) & (self <= high)
 
     def fill_null(self, value: Any) -> "Expression":
@@ -142,41 +150,44 @@ class Expression:
         return Expression(call_arrow("coalesce", self._arrow, _arrow_of(value)), self._name)
 
     def abs(self) -> "Expression":
-        """Without its sign; the smallest integer of its type has no such value and fails the job."""
+        """Return the absolute value; the smallest integer of a type has none and fails the job."""
         return Expression(call_arrow("abs_checked", self._arrow))
 
     def round(self, digits: int = 0) -> "Expression":
-        """Rounded to so many decimal places, halves away from zero as in SQL (Python: to even); the type stays."""
+        """Round to `digits` decimal places, halves away from zero as in SQL (Python rounds them to even).
+
+        The type stays.
+        """
         return Expression(
             call_arrow("round", self._arrow, ndigits=digits, round_mode="half_towards_infinity")
         )
 
     def lower(self) -> "Expression":
-        """A text in small letters, letter by letter."""
+        """Convert a string to lower case, letter by letter."""
         return Expression(call_arrow("utf8_lower", self._arrow))
 
     def upper(self) -> "Expression":
-        """A text in capital letters, letter by letter: `ß` is not made two."""
+        """Convert a string to upper case, letter by letter; `ß` does not become two letters."""
         return Expression(call_arrow("utf8_upper", self._arrow))
 
     def strip(self) -> "Expression":
-        """A text without white space around it."""
+        """Remove leading and trailing white space from a string."""
         return Expression(call_arrow("utf8_trim_whitespace", self._arrow))
 
     def length(self) -> "Expression":
-        """Number of characters (code points) of a text."""
+        """Return the number of characters (code points) of a string."""
         return Expression(call_arrow("utf8_length", self._arrow))
 
     def starts_with(self, prefix: str) -> "Expression":
-        """Test whether a text begins with `prefix`; letters count as they are, as in the next two."""
+        """Test whether a string begins with `prefix`; case matters."""
         return Expression(call_arrow("starts_with", self._arrow, prefix))
 
     def ends_with(self, suffix: str) -> "Expression":
-        """Test whether a text ends with `suffix`."""
+        """Test whether a string ends with `suffix`; case matters."""
         return Expression(call_arrow("ends_with", self._arrow, suffix))
 
     def contains(self, part: str) -> "Expression":
-        """Test whether `part` occurs in a text; no pattern."""
+        """Test whether `part` occurs in a string; case matters, and `part` is not a pattern."""
         return Expression(call_arrow("match_substring", self._arrow, part))
 
     def __add__(self, other: Any) -> "Expression":
@@ -276,8 +287,8 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the expression {self} has a value for each row and cannot be used as one true or false: "
-            "use &, | and ~ instead of and, or and not, with parentheses around comparisons"
+            f"the expression {self} has a value per row and cannot be used as a single boolean: use &, | and ~ "
+            f"instead of and, or and not, with parentheses around comparisons"
         )
 
     def __repr__(self) -> str:
@@ -301,14 +312,14 @@ def lit(value: Any) -> Expression:
 
 
 def coalesce(*values: Any) -> Expression:
-    """Return the first of the values (expressions or literals) that is not null; null where all are."""
+    """Return the first of the values (expressions or literals) that is not null; null if all are."""
     if not values:
         raise TypeError("coalesce needs a value")
     return Expression(call_arrow("coalesce", *map(_arrow_of, values)))
 
 
 def when(condition: Expression, value: Any) -> "CaseExpression":
-    """Return `value` where `condition` is true; `.when(…)` and `.otherwise(…)` say what else. SQL's CASE.
+    """Return `value` where `condition` is true; `.when(…)` and `.otherwise(…)` add other cases, like SQL's CASE.
 
     Example:
         >>> size = when(col("delay") > 60, "long").when(col("delay") > 15, "short").otherwise("none")
@@ -317,25 +328,25 @@ def when(condition: Expression, value: Any) -> "CaseExpression":
 
 
 class CaseExpression(Expression):
-    """The value of the first condition that is true, neither false nor null; null where none is."""
+    """Value of the first condition that is true, neither false nor null; null if none is."""
 
     def __init__(self, branches: tuple[tuple[Expression, Any], ...]) -> None:
         self._branches = branches
         super().__init__(_case(branches, None))
 
     def when(self, condition: Expression, value: Any) -> "CaseExpression":
-        """Add what to take where no condition before is true and this one is."""
+        """Add a value for the rows where this condition is the first true one."""
         return CaseExpression((*self._branches, (condition, value)))
 
     def otherwise(self, value: Any) -> Expression:
-        """Say what to take where no condition is true."""
+        """Set the value for rows where no condition is true."""
         return Expression(_case(self._branches, value))
 
 
 def as_named_expressions(
     columns: Sequence[str | Expression], named: Mapping[str, Expression]
 ) -> list[tuple[str, Expression]]:
-    """Return (name, expression) pairs; ProgramError where a name is missing or given twice."""
+    """Return (name, expression) pairs; ProgramError if a name is missing or given twice."""
     pairs: list[tuple[str, Expression]] = []
     for column in columns:
         expression = col(column) if isinstance(column, str) else column
@@ -359,12 +370,15 @@ def as_named_expressions(
 
 
 def as_expression(value: Any) -> Expression:
-    """Return an expression as it is, and any other value as a literal."""
+    """Return an expression unchanged, and any other value as a literal."""
     return value if isinstance(value, Expression) else lit(value)
 
 
 def check_predicate(predicate: Expression, stream_type: TypeInformation, purpose: str) -> None:
-    """Raise ProgramError unless `predicate` is a truth value over the stream's columns; `purpose`: what was called."""
+    """Raise ProgramError unless `predicate` is a boolean over the stream's columns.
+
+    `purpose`: the called method, for the error.
+    """
     result = _schema_of([("predicate", predicate)], stream_type, purpose).field(0).type
     if not pa.types.is_boolean(result):
         raise ProgramError(f"{purpose} needs a condition, but {predicate} is of type {result}")
@@ -378,7 +392,7 @@ def selected_type(
 
 
 def columns_of(stream_type: TypeInformation, purpose: str) -> pa.Schema:
-    """Return the columns of a typed stream; ProgramError says how to get some."""
+    """Return the columns of a typed stream; for an untyped one ProgramError explains how to declare its type."""
     if isinstance(stream_type, PickledBytesTypeInfo):
         raise ProgramError(
             f"{purpose} needs a stream with columns, but the type of this one is not declared: "
@@ -404,7 +418,7 @@ def _schema_of(
     columns = columns_of(stream_type, purpose)
     projection = {name: expression.to_arrow() for name, expression in expressions}
     try:
-        # Binding to a table without rows is how Arrow tells the types of results.
+        # Arrow returns the types of results for an expression over a table without rows.
         return pads.dataset(columns.empty_table()).scanner(columns=projection).projected_schema
     except (pa.ArrowException, KeyError) as error:
         first_line = str(error).partition("\n")[0]
@@ -417,7 +431,7 @@ def _schema_of(
 
 
 def missing_column(text: str) -> str | None:
-    """Return the column of which Arrow says in the text of an error that it is not there; None in other errors."""
+    """Return the name of the missing column if this is Arrow's error about one, else None."""
     found = _MISSING_FIELD.search(text)
     return None if found is None else found.group(1)
 
@@ -435,7 +449,7 @@ def _case(branches: tuple[tuple[Expression, Any], ...], default: Any) -> Any:
 
 
 def _implied_by_comparison(column: str | None, operator: str, value: Any) -> ColumnCondition | None:
-    """Return the comparison of a column (None: of something else) with a value, which may be no plain one."""
+    """Return the comparison of a column (None: of another expression) with a value, which may not be a plain one."""
     if column is None or not isinstance(value, VALUE_TYPES):
         return None
     return Comparison(column, operator, value)
@@ -451,12 +465,12 @@ def _implied_by_membership(column: str | None, values: Collection[Any]) -> Colum
 def _implied_by_both(
     one: ColumnCondition | None, other: ColumnCondition | None
 ) -> ColumnCondition | None:
-    """Return what is known to hold where two conditions do, of which one may not be known."""
+    """Return what is known to hold where both conditions do; one of them may not be known."""
     return And((one, other)) if one is not None and other is not None else one or other
 
 
 def _implied_by_either(
     one: ColumnCondition | None, other: ColumnCondition | None
 ) -> ColumnCondition | None:
-    """Return what is known to hold where one of two conditions does: nothing where one is not known."""
+    """Return what is known to hold where one of two conditions does; None unless both are known."""
     return Or((one, other)) if one is not None and other is not None else None

@@ -21,7 +21,7 @@ _PURPOSE = "join_rows"
 
 
 def join_rows(left: KeyedStream, right: KeyedStream, window: Any) -> DataStream:
-    """Add the join, in windows where `window` is given; ProgramError where its columns would not be clear."""
+    """Add the join, in windows if `window` is given; ProgramError if its column names would be ambiguous."""
     import pyarrow as pa
 
     require_one_environment("join_rows", left, right)
@@ -54,7 +54,7 @@ def join_rows(left: KeyedStream, right: KeyedStream, window: Any) -> DataStream:
 
 
 def _require_keys_that_compare(left: KeyedStream, right: KeyedStream) -> None:
-    """Raise ProgramError where equal keys would not meet in one subtask, or could not be told from others there."""
+    """Raise ProgramError if equal keys would not meet in one subtask, or if keys cannot be compared there."""
     import pyarrow as pa
 
     types = _key_types(left), _key_types(right)
@@ -73,7 +73,7 @@ def _require_keys_that_compare(left: KeyedStream, right: KeyedStream) -> None:
 
 
 def _key_types(stream: KeyedStream) -> tuple[TypeInformation, ...]:
-    """Return the types of the key's columns: what those are called is no part of the key."""
+    """Return the types of the key's columns; their names do not matter."""
     key_type = stream.get_key_type()
     if len(stream.key_columns) > 1 and isinstance(key_type, RowTypeInfo):
         return tuple(key_type.field_types)

@@ -1,4 +1,4 @@
-"""Selections of whole rows per window, in two phases: before the exchange and behind it.
+"""Selections of whole rows per window, in two phases: one before the exchange and one after it.
 
 `rows_with_max` and `rows_with_min` select the rows with the largest or smallest value in each window.
 `largest_rows` and `smallest_rows` select the first rows of each window in the order of some columns.
@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.api.columns.columnar_aggregates import in_halves
+from headrace.api.columns.columnar_aggregates import in_two_phases
 from headrace.api.columns.expressions import check_columns, columns_of
 from headrace.api.streams.data_stream import DataStream
 from headrace.api.streams.window_settings import one_slice_windows
@@ -30,15 +30,18 @@ from headrace.functions.specs.columnar_specs import (
 def window_rows(
     stream: DataStream,
     key_columns: tuple[str, ...],
-    halves: tuple[OperatorSpec, OperatorSpec],
+    phases: tuple[OperatorSpec, OperatorSpec],
     assigner: Any,
     called: str,
 ) -> DataStream:
-    """Add both halves over `stream`, which is not keyed; without key columns whole windows are spread over subtasks."""
+    """Add both phases over `stream`, which is not keyed.
+
+    Without key columns the windows are spread over the subtasks.
+    """
     columns = columns_of(stream.get_type(), called)
-    return in_halves(
+    return in_two_phases(
         stream,
-        halves,
+        phases,
         columns.append(pa.field(SLICE, pa.int64())).append(pa.field(ROWS, pa.int64())),
         key_columns or (SLICE,),
         stream.get_type(),
@@ -48,7 +51,7 @@ def window_rows(
 
 
 def check_order(field: pa.Field, is_ordered: Callable[[pa.DataType], bool], refusal: str) -> None:
-    """Raise ProgramError, with `refusal` and the type of the column, where rows cannot be ordered by it."""
+    """Raise ProgramError, with `refusal` and the column's type, if rows cannot be ordered by it."""
     if not is_ordered(field.type):
         raise ProgramError(f"{refusal}, but '{field.name}' is {field.type}")
 
@@ -61,7 +64,7 @@ def rows_with_extreme(
     *,
     is_largest: bool,
 ) -> DataStream:
-    """Add both halves over `stream`, which is not keyed."""
+    """Add both phases, which select the rows with the largest or smallest value, over `stream`, which is not keyed."""
     called = "rows_with_max" if is_largest else "rows_with_min"
     windows = one_slice_windows(assigner, called)
     check_columns((column,), stream.get_type(), called)
@@ -91,10 +94,10 @@ def ranked_rows(
     *,
     is_largest: bool,
 ) -> DataStream:
-    """Add both halves over `stream`, which is not keyed."""
+    """Add both phases, which select the first rows in an order, over `stream`, which is not keyed."""
     called = "largest_rows" if is_largest else "smallest_rows"
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ProgramError(f"{called} needs how many rows to keep, at least 1, not {count!r}")
+        raise ProgramError(f"{called} needs the number of rows to keep, at least 1, not {count!r}")
     if not columns:
         raise ProgramError(f"{called} needs a column to order by")
     windows = one_slice_windows(assigner, called)

@@ -59,7 +59,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
+        """Return the mode; AT_LEAST_ONCE while checkpointing is off, as in Flink."""
         if not self.is_checkpointing_enabled():
             return CheckpointingMode.AT_LEAST_ONCE
         return member_of(CheckpointingMode, self._settings.to_settings(), MODE)
@@ -69,7 +69,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """-1 where checkpointing is off."""
+        """Return the interval in milliseconds; -1 while checkpointing is off."""
         return self._settings.get_millis(INTERVAL)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> "CheckpointConfig":
@@ -108,7 +108,7 @@ class CheckpointConfig(GoneCheckpointSettings):
     def set_fail_on_checkpointing_errors(
         self, fail_on_checkpointing_errors: bool
     ) -> "CheckpointConfig":
-        """True tolerates no failed checkpoint, False any number."""
+        """Set no tolerated checkpoint failure for True, and any number of them for False."""
         return self.set_tolerable_checkpoint_failure_number(
             0 if fail_on_checkpointing_errors else UNLIMITED_FAILURES
         )
@@ -138,7 +138,7 @@ class CheckpointConfig(GoneCheckpointSettings):
         return member_of(ExternalizedCheckpointRetention, self._settings.to_settings(), RETENTION)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Return whether checkpoints may be unaligned: as in Flink, none is where they promise at least once only."""
+        """Return whether checkpoints may be unaligned; as in Flink, never with AT_LEAST_ONCE."""
         is_exact = self.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
         return is_exact and self._settings.get(UNALIGNED)
 
@@ -157,11 +157,11 @@ class CheckpointConfig(GoneCheckpointSettings):
         return Duration.of_timedelta(self._settings.get(ALIGNED_TIMEOUT))
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> "CheckpointConfig":
-        """Older name of `set_aligned_checkpoint_timeout`."""
+        """Set the timeout; older name of `set_aligned_checkpoint_timeout`."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def get_alignment_timeout(self) -> Duration:
-        """Older name of `get_aligned_checkpoint_timeout`."""
+        """Return the timeout; older name of `get_aligned_checkpoint_timeout`."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_force_unaligned_checkpoints(
@@ -175,7 +175,7 @@ class CheckpointConfig(GoneCheckpointSettings):
 
 
 def check_checkpoints(graph: JobGraph, settings: Settings) -> None:
-    """Raise ProgramError for checkpoints that could never be taken; warn where last output would not be committed."""
+    """Raise ProgramError for checkpoints that could never be taken; warn if the last output would not be committed."""
     if settings.duration_ms(INTERVAL) <= 0:
         return
     if graph.has_cached_streams:

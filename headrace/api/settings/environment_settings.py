@@ -54,7 +54,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return CheckpointConfig(self._settings)
 
     def configure(self, configuration: object) -> None:
-        """Take over the settings of a Configuration or a mapping."""
+        """Add the settings of a Configuration or a mapping."""
         self._settings.merge(configuration_values(configuration))
 
     def set_parallelism(self, parallelism: int) -> Self:
@@ -63,7 +63,10 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def get_parallelism(self) -> int:
-        """Return that value. If none was set, return the executor's, for which `headrace run` starts its cluster."""
+        """Return the set parallelism.
+
+        If none was set, return the executor's, for which `headrace run` starts its cluster.
+        """
         known = self._parallelism_set() or known_parallelism(self._settings.to_settings())
         if known is not None:
             return known
@@ -78,7 +81,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def get_max_parallelism(self) -> int:
-        """-1 where it is derived from the parallelism."""
+        """Return the number of key groups; -1 if it is derived from the parallelism."""
         return self._settings.get(MAX_PARALLELISM)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
@@ -98,7 +101,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def get_buffer_timeout(self) -> int:
-        """Milliseconds; -1 where only full buffers are sent."""
+        """Return the buffer timeout in milliseconds; -1 if only full buffers are sent."""
         if not self._settings.get(BUFFER_TIMEOUT_ENABLED):
             return -1
         return self._settings.get_millis(BUFFER_TIMEOUT)
@@ -121,15 +124,15 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """Milliseconds, -1 where checkpointing is off."""
+        """Return the interval in milliseconds; -1 while checkpointing is off."""
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
+        """Return the mode; AT_LEAST_ONCE while checkpointing is off, as in Flink."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Newer name of `get_checkpointing_mode`."""
+        """Return the mode; newer name of `get_checkpointing_mode`."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
@@ -139,26 +142,26 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
-        """Accept False; ConfigurationError for True: changes of state are not logged."""
+        """Accept False; ConfigurationError for True, because the changelog state backend is not supported."""
         self._settings.set(CHANGELOG, enabled)
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """None where the program has not said."""
+        """Return the setting; None if the program has not set it."""
         return self._settings.get(CHANGELOG) if self._settings.is_set(CHANGELOG) else None
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
         """Declare a group with its resources, for operators that name it; see `slot_sharing_group` of streams.
 
-        The last declaration of a name holds.
+        The last declaration of a name counts.
         """
         self._slot_resources[slot_sharing_group.name] = slot_sharing_group.profile
         return self
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Have a file travel with the job; functions find it with `get_distributed_cache` of their runtime context.
+        """Ship a file with the job; functions find it with `get_distributed_cache` of their runtime context.
 
-        ValueError for a name that another file has.
+        ValueError if another file has the name.
         """
         files = cached_files(self._settings.get(CACHED_FILES))
         if files.get(name, file_path) != file_path:
@@ -178,7 +181,7 @@ class EnvironmentSettings(GoneEnvironmentMethods):
         return self._settings.get(SAVEPOINT_DIRECTORY) or None
 
     def get_default_local_parallelism(self) -> int:
-        """The machine's CPU count until set."""
+        """Return the default parallelism: the machine's number of CPUs until it is set."""
         return EnvironmentSettings._default_local_parallelism or os.cpu_count() or 1
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
@@ -194,15 +197,15 @@ class EnvironmentSettings(GoneEnvironmentMethods):
     ) -> None:
         """Run the job in a virtual environment with these packages, which each host makes once.
 
-        Where a cache folder is given, they are installed from it alone.
+        If a cache folder is given, the packages are installed from it alone.
         """
         cache = "" if requirements_cache_dir is None else f"#{requirements_cache_dir}"
         self._settings.set(PYTHON_REQUIREMENTS, f"{requirements_file_path}{cache}")
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Have an archive travel with the job and unpack it once on each host.
+        """Ship an archive with the job, to be unpacked once on each host.
 
-        Functions find its folder with `get_distributed_cache` of their runtime context.
+        Functions find the unpacked folder with `get_distributed_cache` of their runtime context.
         """
         kept = self._settings.get(PYTHON_ARCHIVES)
         said = archive_path if target_dir is None else f"{archive_path}#{target_dir}"
@@ -211,20 +214,20 @@ class EnvironmentSettings(GoneEnvironmentMethods):
     def set_python_executable(self, python_exec: str) -> None:
         """Choose the interpreter of the job's TaskManagers, by its path on every host or in an archive of the job.
 
-        It needs the driver's version of Python, with Headrace, PySpark and PyArrow in the driver's versions.
+        The interpreter needs the driver's versions of Python, Headrace, PySpark and PyArrow.
         """
         self._settings.set(PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> NoReturn:
-        """There is no JVM in the workers: ProgramError."""
+        """Raise ProgramError: workers have no JVM."""
         raise ProgramError(
-            "add_jars: user code runs in Python here, which cannot load Java archives; leave the call out"
+            "add_jars: user code runs in Python here, which cannot load Java archives: remove the call"
         )
 
     def add_classpaths(self, *classpaths: str) -> NoReturn:
-        """There is no JVM in the workers: ProgramError."""
+        """Raise ProgramError: workers have no JVM."""
         raise ProgramError(
-            "add_classpaths: user code runs in Python here, which cannot load Java classes; leave the call out"
+            "add_classpaths: user code runs in Python here, which cannot load Java classes: remove the call"
         )
 
     def _parallelism_set(self) -> int | None:

@@ -36,7 +36,7 @@ class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
         self._settings = ProgramSettings() if settings is None else settings
 
     def get_parallelism(self) -> int:
-        """The default parallelism, -1 where it is left to the executor."""
+        """Return the default parallelism; -1 if it is left to the executor."""
         return self._settings.get(PARALLELISM)
 
     def set_parallelism(self, parallelism: int) -> "ExecutionConfig":
@@ -51,7 +51,7 @@ class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
         return self
 
     def get_max_parallelism(self) -> int:
-        """The number of key groups, -1 where it is derived."""
+        """Return the number of key groups; -1 if it is derived from the parallelism."""
         return self._settings.get(MAX_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> "ExecutionConfig":
@@ -60,51 +60,51 @@ class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
         return self
 
     def get_auto_watermark_interval(self) -> int:
-        """Milliseconds between periodic watermarks."""
+        """Return the milliseconds between periodic watermarks."""
         return self._settings.get_millis(AUTO_WATERMARK_INTERVAL)
 
     def set_auto_watermark_interval(self, interval: int) -> "ExecutionConfig":
-        """Set it, in ms; 0 turns periodic watermarks off."""
+        """Set the interval of periodic watermarks in ms; 0 turns them off."""
         self._settings.set_millis(AUTO_WATERMARK_INTERVAL, interval)
         return self
 
     def get_latency_tracking_interval(self) -> int:
-        """Milliseconds between the latency markers of each source's subtasks; 0: there are none."""
+        """Return the milliseconds between the latency markers of each source subtask; 0 means none are sent."""
         return self._settings.get_millis(LATENCY_INTERVAL)
 
     def set_latency_tracking_interval(self, interval: int) -> "ExecutionConfig":
-        """Have each subtask of a source send a latency marker every so many ms; 0: none.
+        """Make each subtask of a source send a latency marker every `interval` ms; 0 turns them off.
 
-        Operators note how old those are that reach them: see the metric `latency`.
+        Operators record the age of the markers that they receive in the metric `latency`.
         """
         self._settings.set_millis(LATENCY_INTERVAL, interval)
         return self
 
     def get_task_cancellation_interval(self) -> int:
-        """Milliseconds, always Flink's default."""
+        """Return the interval in milliseconds, which is always Flink's default."""
         return self._settings.get_millis(TASK_CANCELLATION_INTERVAL)
 
     def set_task_cancellation_interval(self, interval: int) -> "ExecutionConfig":
-        """Refuse any value but the default: a task is asked to end once. Use `set_task_cancellation_timeout`."""
+        """Refuse any value but the default: a task is asked only once to end. Use `set_task_cancellation_timeout`."""
         self._settings.set_millis(TASK_CANCELLATION_INTERVAL, interval)
         return self
 
     def get_task_cancellation_timeout(self) -> int:
-        """Milliseconds until a TaskManager whose task does not end is given up."""
+        """Return the milliseconds after which a TaskManager whose task does not end is stopped."""
         return self._settings.get_millis(TASK_CANCELLATION_TIMEOUT)
 
     def set_task_cancellation_timeout(self, timeout: int) -> "ExecutionConfig":
-        """Set it, in ms."""
+        """Set the timeout of task cancellation in ms."""
         self._settings.set_millis(TASK_CANCELLATION_TIMEOUT, timeout)
         return self
 
     def enable_auto_generated_uids(self) -> "ExecutionConfig":
-        """Operators without a uid get an id from the program's structure."""
+        """Derive the ids of operators without a uid from the program's structure."""
         self._settings.set(AUTO_GENERATE_UIDS, True)
         return self
 
     def disable_auto_generated_uids(self) -> "ExecutionConfig":
-        """Every operator needs a uid from now on."""
+        """Require a uid of every operator from now on."""
         self._settings.set(AUTO_GENERATE_UIDS, False)
         return self
 
@@ -124,7 +124,7 @@ class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
         return self._settings.get(OBJECT_REUSE)
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        """The parameters that functions read with `get_job_parameter`."""
+        """Return the parameters that functions read with `get_job_parameter`."""
         return global_job_parameters(self._settings.to_settings())
 
     def set_global_job_parameters(
@@ -137,15 +137,15 @@ class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
         return self
 
     def is_use_snapshot_compression(self) -> bool:
-        """True: state is always written compressed."""
+        """Return True: state is always written compressed."""
         return True
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> "ExecutionConfig":
-        """Accept True, which is always so; ProgramError for False."""
+        """Accept True, the only supported value; ProgramError for False."""
         if not use_snapshot_compression:
             raise ProgramError(
-                "set_use_snapshot_compression(False): state is always written compressed, as Parquet files; leave the "
-                "call out"
+                "set_use_snapshot_compression(False): state is always written compressed, as Parquet files: "
+                "remove the call"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""Files of a program: its modules (`python.files`), and requirements, archives and cached files that go with a job."""
+"""Files of a program: its modules (`python.files`), requirements, archives and cached files, shipped with a job."""
 
 import stat
 import zipfile
@@ -33,7 +33,7 @@ _HERE: Final = "file:"
 
 
 def python_files(settings: Settings) -> tuple[Path, ...]:
-    """Return the existing paths of `python.files`; ConfigurationError names one that is not there."""
+    """Return the existing paths of `python.files`; ConfigurationError names a missing one."""
     found: list[Path] = []
     for text in settings.get_option(PYTHON_FILES).split(","):
         if not text.strip():
@@ -46,13 +46,13 @@ def python_files(settings: Settings) -> tuple[Path, ...]:
 
 
 def with_python_files(graph: JobGraph, files: Sequence[Path]) -> JobGraph:
-    """Return a job that names its files by absolute paths, which mean the same to a worker on this machine."""
+    """Return a job that names its files by absolute paths, which are valid for workers on this machine."""
     settings = {**graph.settings, PYTHON_FILES.key: ",".join(map(str, files))}
     return msgspec.structs.replace(graph, settings=settings) if files else graph
 
 
 def pack(folder: Path, scratch: Path) -> Path:
-    """Return an archive of a package, or of all that lies in a plain folder, importable as `folder` was."""
+    """Return an archive of a package, or of the content of a plain folder, that is imported like `folder`."""
     archive = scratch / f"{folder.name}.zip"
     root = folder if is_plain_folder(folder) else folder.parent
     with zipfile.ZipFile(archive, "w") as packed:
@@ -63,7 +63,10 @@ def pack(folder: Path, scratch: Path) -> Path:
 
 
 def job_artifacts(settings: Settings) -> tuple[JobArtifact, ...]:
-    """Read the files that the settings of a job name. ConfigurationError where one is not there, or all are too big."""
+    """Read the files that the settings of a job name.
+
+    ConfigurationError if a file is missing, or if all together are too big.
+    """
     reader = _Reader(int(settings.get_option(ARTIFACT_SIZE_MAX)))
     found: list[JobArtifact] = []
     requirements, _, cache = settings.get_option(PYTHON_REQUIREMENTS).partition("#")
@@ -76,7 +79,7 @@ def job_artifacts(settings: Settings) -> tuple[JobArtifact, ...]:
             folder = _path(PYTHON_REQUIREMENTS, cache)
             if not folder.is_dir():
                 raise ConfigurationError(
-                    PYTHON_REQUIREMENTS.key, cache, "it is no folder of packages"
+                    PYTHON_REQUIREMENTS.key, cache, "it is not a folder of packages"
                 )
             found.append(
                 reader.folder(PYTHON_REQUIREMENTS, ArtifactKind.PACKAGES, "packages", folder)
@@ -106,7 +109,7 @@ def job_artifacts(settings: Settings) -> tuple[JobArtifact, ...]:
 
 
 def with_environment(graph: JobGraph) -> JobGraph:
-    """Return a job whose TaskManagers run in the environment that it brings: requirements, or an interpreter.
+    """Return a job whose TaskManagers run in its own environment: requirements, or an interpreter.
 
     ConfigurationError for an interpreter in an archive in BATCH mode.
     """
@@ -128,9 +131,9 @@ def with_environment(graph: JobGraph) -> JobGraph:
 
 
 def with_carried_python_files(graph: JobGraph, files: Sequence[Path]) -> JobGraph:
-    """Return a job that brings its Python files with it, and names their paths on this machine no more.
+    """Return a job that carries its Python files, and no longer names their paths on this machine.
 
-    ConfigurationError where they are too big with its other files.
+    ConfigurationError if the job's files are too big together.
     """
     reader = _Reader(int(Settings(graph.settings).get_option(ARTIFACT_SIZE_MAX)))
     reader.count(PYTHON_FILES, sum(len(each.content) for each in graph.artifacts), "python.files")
@@ -151,7 +154,7 @@ def with_carried_python_files(graph: JobGraph, files: Sequence[Path]) -> JobGrap
 
 
 class _Reader:
-    """Reads files until all of them together are too big."""
+    """Reads files; ConfigurationError once all of them together are too big."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max: Final = size_bytes_max
@@ -177,7 +180,10 @@ class _Reader:
         path: Path,
         root: Path | None = None,
     ) -> JobArtifact:
-        """Return an archive of a folder, by paths below `root`, or itself; equal folders make equal bytes."""
+        """Return an archive of a folder, with paths relative to `root`, by default to the folder itself.
+
+        Equal folders give equal bytes.
+        """
         packed = BytesIO()
         # Compiled modules are written anew when they are imported.
         is_skipped = {"__pycache__"} if kind is ArtifactKind.PYTHON_FOLDER else set[str]()
@@ -194,14 +200,14 @@ class _Reader:
         return JobArtifact(kind, name, f"{path.name}.zip", packed.getvalue())
 
     def count(self, option: ConfigOption[str], size_bytes: int, said: str) -> None:
-        """Add the bytes of what the setting `said`."""
+        """Add the size of the files that the setting names as `said`."""
         self._size_bytes += size_bytes
         if self._size_bytes > self._size_bytes_max:
             raise ConfigurationError(
                 option.key,
                 said,
-                f"with it the files of the job have more than {size_text(self._size_bytes_max)} "
-                f"('{ARTIFACT_SIZE_MAX.key}'): read big data from a file system that the workers share",
+                f"with this file, the files of the job are larger than {size_text(self._size_bytes_max)} "
+                f"('{ARTIFACT_SIZE_MAX.key}'): read large data from a file system that the workers share",
             )
 
 

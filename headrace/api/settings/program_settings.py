@@ -1,7 +1,7 @@
 """ProgramSettings: the settings of one environment while a program is being written.
 
 They are the only mutable settings: ExecutionConfig, CheckpointConfig and the environment are views of them. The command
-line (`-D`) wins over a Configuration; a setter called in the program wins over both.
+line (`-D`) overrides a Configuration; a setter called in the program overrides both.
 """
 
 import sys
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ProgramSettings:
-    """Raw settings that are read and written through options; ConfigurationError for values that cannot be."""
+    """Raw settings that are read and written through options; ConfigurationError for invalid values."""
 
     def __init__(
         self,
@@ -36,17 +36,20 @@ class ProgramSettings:
         return self.to_settings().get_option(option)
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
-        """Return whether a value was given rather than defaulted."""
+        """Return whether the option was set explicitly."""
         return self.to_settings().is_set(option)
 
     def set(self, option: ConfigOption[T], value: T) -> None:
-        """Set a value from program code in place of all spellings of the key; ConfigurationError for a refused one."""
+        """Set a value from program code in place of all spellings of the key.
+
+        ConfigurationError for an invalid value.
+        """
         option.parse(value)
         self.unset(option)
         self._raw[option.key] = setting_text(value)
 
     def get_millis(self, option: ConfigOption[timedelta]) -> int:
-        """Return a duration that was set, or the default, in milliseconds."""
+        """Return the duration of an option, or its default, in milliseconds."""
         return self.get(option) // timedelta(milliseconds=1)
 
     def set_millis(self, option: ConfigOption[timedelta], millis: int, least: int = 0) -> None:
@@ -75,7 +78,7 @@ class ProgramSettings:
             del self._raw[key]
 
     def to_settings(self) -> Settings:
-        """Return the current settings, immutable."""
+        """Return the current settings as an immutable object."""
         return Settings(self._raw)
 
 
@@ -98,7 +101,7 @@ def check_buffer_timeout(timeout_millis: int) -> int:
 
 
 def setting_text(value: object) -> str:
-    """Write a value as settings do: `true`, `250 ms`, the name of an enum's member."""
+    """Write a value in the form of settings: `true`, `250 ms`, the name of an enum's member."""
     match value:
         case bool():
             return str(value).lower()

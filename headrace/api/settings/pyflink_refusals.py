@@ -1,4 +1,4 @@
-"""Methods and classes of PyFlink's settings that mean nothing here: using one raises ProgramError.
+"""Methods and classes of PyFlink's settings that are not supported: using one raises ProgramError.
 
 Some configure Java's serializers. Others are of PyFlink 1.x; Flink 2 replaced them by options, which the error names.
 """
@@ -9,20 +9,20 @@ from typing import Final
 from headrace.core.pyflink_refusals import gone_class, gone_method, jvm_method
 
 _NO_SERIALIZERS: Final = (
-    "records are Arrow columns or pickled; declare types, or leave the call out"
+    "records are stored as Arrow columns or pickled: declare types, or remove the call"
 )
-_NO_CLEANER: Final = "Python functions are pickled with what they refer to; leave the call out"
+_NO_CLEANER: Final = "Python functions are pickled with the objects they refer to: remove the call"
 
 
 class InputDependencyConstraint(enum.Enum):
-    """Condition for starting a vertex of a batch job; nothing uses it any more."""
+    """Condition for starting a vertex of a batch job; it is no longer used."""
 
     ANY = 0
     ALL = 1
 
 
 class JvmExecutionSettings:
-    """The part of ExecutionConfig that only a JVM could obey: every method raises ProgramError."""
+    """The part of ExecutionConfig that applies only to a JVM: every method raises ProgramError."""
 
     enable_force_kryo = jvm_method("enable_force_kryo", _NO_SERIALIZERS)
     disable_force_kryo = jvm_method("disable_force_kryo", _NO_SERIALIZERS)
@@ -46,12 +46,12 @@ class JvmExecutionSettings:
 _BACKEND: Final = "set state.backend.type to hashmap or rocksdb in a Configuration, or with -D"
 _STORAGE: Final = "set execution.checkpointing.dir in a Configuration, or with -D"
 _RESTARTS: Final = "set restart-strategy.type in a Configuration, or with -D"
-_TIME: Final = "leave it out: watermark strategies define event time, and window assigners choose the kind of time"
-_KRYO: Final = "leave it out: records are Arrow columns or pickled, so declare types"
+_TIME: Final = "remove it: watermark strategies define event time, and window assigners choose the kind of time"
+_KRYO: Final = "remove it: records are Arrow columns or pickled, so declare types"
 _CLEANUP: Final = (
     "use set_externalized_checkpoint_retention with an ExternalizedCheckpointRetention"
 )
-_MODE: Final = "leave it out: execution.batch-shuffle-mode sets the exchanges of a bounded job"
+_MODE: Final = "remove it: execution.batch-shuffle-mode sets the exchanges of a bounded job"
 
 TimeCharacteristic: Final = gone_class("TimeCharacteristic", _TIME)
 ExternalizedCheckpointCleanup: Final = gone_class("ExternalizedCheckpointCleanup", _CLEANUP)

@@ -11,12 +11,12 @@ class RestartStrategyConfiguration(ABC):
 
     @abstractmethod
     def get_description(self) -> str:
-        """Say it in words."""
+        """Return a description of the strategy."""
 
 
 @dataclass(frozen=True)
 class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """The first failure ends the job."""
+    """Ends the job at the first failure."""
 
     def get_description(self) -> str:
         return "Restart deactivated."
@@ -52,7 +52,7 @@ class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """At most `failure_rate` failures within `failure_interval` ms, `delay_interval` ms apart."""
+    """Restarts a job after at most `failure_rate` failures within `failure_interval` ms, `delay_interval` ms apart."""
 
     failure_rate: int
     failure_interval: int

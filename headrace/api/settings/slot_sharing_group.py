@@ -36,7 +36,7 @@ class MemorySize:
         return self._bytes
 
     def get_kibi_bytes(self) -> int:
-        """Rounded down, as the larger units."""
+        """Return the size in KiB, rounded down, as for the larger units."""
         return self._bytes >> 10
 
     def get_mebi_bytes(self) -> int:
@@ -71,10 +71,10 @@ class MemorySize:
 
 @dataclass(frozen=True)
 class SlotSharingGroup:
-    """A name and resources; equal where both are.
+    """A name and resources; two groups are equal if both are equal.
 
-    Operators of different groups never share a slot. The slots of a group with resources are cut from TaskManagers in
-    that size; a group without any has slots of the default size, which is a TaskManager's by its number of slots.
+    Operators of different groups never share a slot. The slots of a group with resources have that size; a group
+    without any has slots of the default size, which is the size of a TaskManager divided by its number of slots.
 
     Example:
         >>> group = SlotSharingGroup.builder("models").set_cpu_cores(2.0).set_task_heap_memory_mb(100).build()
@@ -99,12 +99,12 @@ class SlotSharingGroup:
 
     @property
     def has_resources(self) -> bool:
-        """Return whether it sets resources of its slots."""
+        """Return whether the group sets the resources of its slots."""
         return self != SlotSharingGroup(self.name)
 
     @property
     def profile(self) -> ResourceProfile | None:
-        """Return the resources of each of its slots, or None where it sets none. Memory that is not set is 0."""
+        """Return the resources of each of the group's slots, or None if it sets none. Memory that is not set is 0."""
         if not self.has_resources:
             return None
         memory = (self.task_heap_memory, self.task_off_heap_memory, self.managed_memory)
@@ -123,7 +123,7 @@ class SlotSharingGroup:
         return self.name
 
     def get_cpu_cores(self) -> float | None:
-        """None where none were set, as for the others."""
+        """Return the number of CPU cores; None if no resources were set, as for the other getters."""
         return self.cpu_cores
 
     def get_task_heap_memory(self) -> MemorySize | None:
@@ -140,7 +140,7 @@ class SlotSharingGroup:
 
 
 class SlotSharingGroupBuilder:
-    """Builds a SlotSharingGroup; cores and heap memory come together, as in Flink, or not at all."""
+    """Builds a SlotSharingGroup; as in Flink, cores and heap memory must be set together."""
 
     def __init__(self, name: str) -> None:
         if not name or not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -181,9 +181,9 @@ class SlotSharingGroupBuilder:
         return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
     def set_external_resource(self, name: str, value: float) -> "SlotSharingGroupBuilder":
-        """Name another resource, such as a GPU, and how many a slot takes; the last value of a name holds.
+        """Set the amount of another resource, such as a GPU, in each slot; the last value of a name counts.
 
-        ValueError for a part of one: a resource has an address, which one slot has for itself.
+        ValueError for a fraction, because slots cannot share a resource's address.
         """
         if value < 0 or value != int(value):
             raise ValueError(f"a slot takes a whole number of '{name}', not {value}")

@@ -25,7 +25,7 @@ CustomCheckpointStorage: Final = jvm_only(
 
 
 class PredefinedOptions(enum.Enum):
-    """Sets of RocksDB options by kind of disk; without effect."""
+    """Sets of RocksDB options by kind of disk; they have no effect."""
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1
@@ -61,11 +61,11 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._transfer_threads = _TRANSFER_THREADS
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Name local folders; none go back to the workers' own."""
+        """Set local folders; without arguments, use the workers' own again."""
         self._storage_paths = list(paths) or None
 
     def get_db_storage_paths(self) -> list[str] | None:
-        """None where none were named."""
+        """Return the local folders; None if none were set."""
         return None if self._storage_paths is None else list(self._storage_paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
@@ -80,14 +80,14 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._predefined_options
 
     def set_options(self, options_factory_class_name: str) -> NoReturn:
-        """The factory would be a Java class: ProgramError."""
+        """Raise ProgramError: the factory would be a Java class."""
         raise no_jvm(
             "set_options",
-            "give RocksDB its memory with state.backend.rocksdb.memory.fixed-per-slot",
+            "set the memory of RocksDB with state.backend.rocksdb.memory.fixed-per-slot",
         )
 
     def get_options(self) -> str | None:
-        """None: no factory can be set."""
+        """Return None: no factory can be set."""
         return None
 
     def get_number_of_transfer_threads(self) -> int:
@@ -169,11 +169,11 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._checkpoint_path
 
     def get_min_file_size_threshold(self) -> int:
-        """Smaller state lies within the metadata."""
+        """Return the size below which state is stored within the metadata."""
         return int(self._threshold)
 
     def get_write_buffer_size(self) -> int:
-        """At least 4096."""
+        """Return the size of the write buffer, at least 4096."""
         return self._write_buffer_size
 
     def __repr__(self) -> str:
@@ -181,5 +181,5 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 def _path(text: str) -> str:
-    """Write a path as Flink's Path does: without slashes at its end."""
+    """Write a path like Flink's Path, without trailing slashes."""
     return str(text).rstrip("/") or "/"

@@ -25,8 +25,8 @@ _AMOUNTS: Final = (Time, Duration, timedelta, int)
 class AsyncDataStream:
     """Calls an AsyncFunction for every record of a stream; up to `capacity` calls are in flight in each subtask.
 
-    `timeout` is the time of one record with all its repetitions; then the function's `timeout` decides. A full queue
-    holds the stream back, but neither checkpoints nor timers. After a failure of the job calls may be made again.
+    `timeout` is the time for one record with all its retries; after it the function's `timeout` is called. A full queue
+    blocks the stream, but not checkpoints or timers. After a failure of the job calls may be made again.
 
     Example:
         >>> from headrace import StreamExecutionEnvironment, Time, Types
@@ -47,7 +47,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Emit results as they come; none overtakes a watermark."""
+        """Emit results as they arrive; none overtakes a watermark."""
         return AsyncDataStream.unordered_wait_with_retry(
             data_stream, async_function, timeout, NoRetryStrategy(), capacity, output_type
         )
@@ -74,7 +74,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Emit results as they come; repeat calls as the strategy says."""
+        """Emit results as they arrive; retry calls according to the strategy."""
         spec = _spec(
             async_function, timeout, capacity, AsyncOutputMode.UNORDERED, async_retry_strategy
         )
@@ -89,7 +89,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Emit results in the order of the records; repeat calls as the strategy says."""
+        """Emit results in the order of the records; retry calls according to the strategy."""
         spec = _spec(
             async_function, timeout, capacity, AsyncOutputMode.ORDERED, async_retry_strategy
         )
@@ -103,7 +103,7 @@ def _spec(
     mode: AsyncOutputMode,
     strategy: AsyncRetryStrategy[Any],
 ) -> AsyncWaitSpec:
-    """Check what was given, in PyFlink's words where it has some."""
+    """Check the arguments, with PyFlink's error messages if it has them."""
     check_function(function, AsyncFunction, allow_callable=False)
     if not inspect.iscoroutinefunction(function.async_invoke):
         raise TypeError(
@@ -122,7 +122,7 @@ def _spec(
     if timeout_ms <= 0:
         raise ProgramError(
             f"the timeout of an asynchronous function must be above 0, not {timeout_ms} ms: a call that never ends "
-            "would hold the stream back for ever"
+            f"would block the stream forever"
         )
     if capacity <= 0:
         raise ProgramError(f"the capacity must be above 0, not {capacity}")
@@ -132,7 +132,7 @@ def _spec(
 def _check_kind(
     where: str, argument: str, given: object, kinds: tuple[type, ...], wanted: str
 ) -> None:
-    """TypeError where an argument is of another kind, as when the output type stands in its place."""
+    """Raise TypeError if an argument has another type, for example if the output type was passed in its place."""
     if isinstance(given, kinds) and not isinstance(given, bool):
         return
     remedy = ""

@@ -13,9 +13,9 @@ from headrace.api.executors import PipelineExecutor
 from headrace.api.streams.data_stream import DataStream
 from headrace.api.transformations import (
     Cache,
+    CachedResult,
     OperatorTransformation,
     SideOutputTransformation,
-    StoredStream,
     batch_type_of,
     is_bounded,
 )
@@ -36,9 +36,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class CachedDataStream(DataStream):
-    """Stream whose rows are cached, as returned by `DataStream.cache`.
+    """Stream whose rows are cached; made by `DataStream.cache`.
 
-    It is stored as it is: name, parallelism and the like have to be set before `cache` is called.
+    It is stored unchanged: set name, parallelism and other properties before calling `cache`.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class CachedDataStream(DataStream):
         self._cached_streams: Final = cached_streams
 
     def invalidate(self) -> None:
-        """Delete the stream's cached rows in the cluster; the next job that needs them computes them anew."""
+        """Delete the stream's cached rows in the cluster; the next job that needs them computes them again."""
         self._cached_streams.invalidate(self._cached)
 
     def cache(self) -> "CachedDataStream":
-        """Return itself."""
+        """Return this stream."""
         return self
 
     def get_name(self) -> str:
@@ -65,12 +65,12 @@ class CachedDataStream(DataStream):
     def _operator(self) -> NoReturn:
         raise ProgramError(
             "a cached stream is stored unchanged and has no side outputs: call this on the stream before cache(), or "
-            "on a stream that follows it"
+            "on a stream made from it"
         )
 
 
 def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedDataStream:
-    """Make the CachedDataStream of a stream. ProgramError for one that cannot be stored."""
+    """Make the CachedDataStream of a stream. ProgramError for a stream that cannot be stored."""
     origin = stream.transformation
     match origin:
         case OperatorTransformation():
@@ -79,13 +79,13 @@ def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedD
             producer = origin.input
         case _:
             raise ProgramError(
-                "cache() stores the output of one operator: call it before rebalance(), broadcast() and the like, and "
-                "on each stream before union()"
+                "cache() stores the output of one operator: call it before rebalance(), broadcast() and other "
+                "partitionings, and on each stream before union()"
             )
     if not is_bounded(origin):
         raise ProgramError(
             f"cache() stores the whole stream for later jobs, but a source before '{producer.name}' has no end: "
-            "use a bounded source, or write the stream to a sink from which the next job reads"
+            "use a bounded source, or write the stream to a sink from which the next job can read"
         )
     environment = stream.get_execution_environment()
     operator = environment.add_operator(
@@ -113,7 +113,7 @@ class CachedStreams:
 
     @property
     def has_made_any(self) -> bool:
-        """Return whether jobs made cached streams, or should have made some."""
+        """Return whether jobs have made cached streams, or have tried to."""
         return any(cache.made_by_jobs for cache in self._caches.values())
 
     def add(self, operator: OperatorTransformation) -> None:
@@ -122,7 +122,10 @@ class CachedStreams:
         self._caches[operator.transformation_id] = operator.cache
 
     def look(self, executor: PipelineExecutor) -> None:
-        """Find out which cached streams the next job can read; without an answer it computes all of them again."""
+        """Find out which cached streams the next job can read.
+
+        If the cluster does not answer, all are computed again.
+        """
         if not self.has_made_any:
             return
         self._forget_failed_jobs()
@@ -140,7 +143,7 @@ class CachedStreams:
             )
         for cache in self._caches.values():
             there = [data_set for data_set in cache.made_by_jobs if data_set in stored]
-            cache.stored = StoredStream(there[0], stored[there[0]]) if there else None
+            cache.stored = CachedResult(there[0], stored[there[0]]) if there else None
             # Jobs that ran side by side have each made it. The one that was read once stays, as jobs may read it still.
             surplus = there[1:]
             others = [each for each in cache.made_by_jobs if each not in there]
@@ -148,12 +151,12 @@ class CachedStreams:
             self._release(surplus, executor)
 
     def _forget_failed_jobs(self) -> None:
-        """Ask for the status of jobs whose end the program was not told."""
+        """Ask for the status of jobs whose end the program was not told, and forget the failed ones."""
         for job_id, client in list(self._makers.items()):
             try:
                 status = client.get_job_status().result()
             except UnknownJobError:
-                # It ended too long ago to know how: what it made is listed, or is not there.
+                # The job ended too long ago for its status: its data sets are listed, or do not exist.
                 status = JobStatus.FINISHED
             except (HeadraceError, TimeoutError) as error:
                 _LOG.warning("the cluster did not report the status of job %s: %s", job_id, error)
@@ -164,7 +167,7 @@ class CachedStreams:
                 del self._makers[job_id]
 
     def submitted(self, graph: JobGraph, program: StreamGraph, client: "JobClient") -> None:
-        """Record that a job was submitted, which makes the cached streams that it does not read."""
+        """Record a submitted job, which makes the cached streams that it does not read."""
         if not self._caches:
             return
         ids = operator_ids(program)
@@ -208,12 +211,12 @@ class CachedStreams:
         )
 
     def close(self) -> None:
-        """Delete all of them. A stream that is used afterwards is stored again, and deleted by the next call."""
+        """Delete all cached streams. A stream that is used afterwards is stored again, and deleted by the next call."""
         for cache in self._caches.values():
             self._drop_if_made(cache)
 
     def _drop_if_made(self, cache: Cache) -> None:
-        """Delete data sets; the executor, which may start a cluster, is asked for only if there are any."""
+        """Delete data sets; the executor, which may start a cluster, is made only if there are any."""
         if cache.made_by_jobs or self._undropped:
             self._drop(cache, self._executor())
 
@@ -222,7 +225,7 @@ class CachedStreams:
         self._release(made, executor)
 
     def _release(self, data_sets: Sequence[ClusterDataSetId], executor: PipelineExecutor) -> None:
-        """Delete data sets in the cluster. An error fails nothing: the deletion is tried again with the next."""
+        """Delete data sets in the cluster. Errors are only logged; the deletion is tried again with the next one."""
         pending, self._undropped = [*self._undropped, *data_sets], []
         for data_set in pending:
             try:

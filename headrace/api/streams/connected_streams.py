@@ -1,7 +1,7 @@
 """ConnectedStreams: two streams of different types that share one operator and its state.
 
-A BroadcastStream is a stream whose records reach every subtask, with the states that it feeds; BroadcastConnectedStream
-connects one with another stream.
+A BroadcastStream is a stream whose records reach every subtask, with descriptors of the states that it feeds;
+BroadcastConnectedStream connects it with another stream.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from headrace.graph.stream_graph import Partitioning
 
 
 class ConnectedStreams:
-    """Made by `stream1.connect(stream2)`."""
+    """Two connected streams; made by `stream1.connect(stream2)`."""
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if not isinstance(stream2, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -48,7 +48,7 @@ class ConnectedStreams:
     def key_by(
         self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
     ) -> "ConnectedStreams":
-        """Key both streams alike: by selectors, or by the names of one column each."""
+        """Key both streams in the same way: by selectors, or by the names of one column each."""
         options = {} if key_type is None else {"key_type": key_type}
         return ConnectedStreams(
             self.stream1.key_by(key_selector1, **options),
@@ -68,7 +68,7 @@ class ConnectedStreams:
     def process(
         self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: TypeLike = None
     ) -> DataStream:
-        """Call a CoProcessFunction, or a KeyedCoProcessFunction where both streams are keyed."""
+        """Call a CoProcessFunction, or a KeyedCoProcessFunction if both streams are keyed."""
         check_co_function(func, CoProcessFunction, KeyedCoProcessFunction)
         if not isinstance(func, KeyedCoProcessFunction):
             return self._then(CoProcessSpec(func), output_type)
@@ -99,7 +99,9 @@ class ConnectedStreams:
 
 
 class BroadcastStream:
-    """Made by `stream.broadcast(descriptor, ...)`; its records reach every subtask of what it is connected to.
+    """Stream whose records reach every subtask of the operator it is connected to.
+
+    Made by `stream.broadcast(descriptor, ...)`.
 
     Example:
         >>> from headrace import StreamExecutionEnvironment, Types
@@ -127,7 +129,10 @@ class BroadcastStream:
 
 
 class BroadcastConnectedStream:
-    """Made by `stream.connect(broadcast_stream)`; a keyed stream stays keyed."""
+    """A stream connected with a broadcast stream; made by `stream.connect(broadcast_stream)`.
+
+    A keyed stream stays keyed.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""DataStream: a stream of records, and its transformations, each of which returns a new stream.
+"""DataStream: a stream of records; each transformation returns a new stream.
 
 DataStreamSink is the end of a pipeline. Read on in `keyed_stream`, `connected_streams` and `windowed_stream`.
 """
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
 
 class DataStreamSink(OperatorProperties):
-    """A sink operator that can still be named and moved."""
+    """A sink operator, whose name and other properties can still be set."""
 
     def __init__(self, operator: OperatorTransformation) -> None:
         self._sink_operator = operator
@@ -128,7 +128,7 @@ class DataStream(StreamProperties):
         self.transformation = transformation
 
     def get_type(self) -> TypeInformation:
-        """Type of the records; `PickledByteArrayTypeInfo` where none was declared."""
+        """Return the type of the records; `PickledByteArrayTypeInfo` if none was declared."""
         return batch_type_of(self.transformation).value_type
 
     def get_execution_environment(self) -> "StreamExecutionEnvironment":
@@ -185,7 +185,7 @@ class DataStream(StreamProperties):
     def assign_timestamps_and_watermarks(
         self, watermark_strategy: WatermarkStrategy
     ) -> "DataStream":
-        """Put event time on the records and make watermarks of it."""
+        """Assign event time to the records and generate watermarks."""
         if not isinstance(watermark_strategy, WatermarkStrategy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a WatermarkStrategy is needed, not {watermark_strategy!r}")
         if watermark_strategy.alignment is not None:
@@ -202,9 +202,8 @@ class DataStream(StreamProperties):
     ) -> "DataStream":
         """Turn every `pyarrow.RecordBatch` of the stream's columns into another one.
 
-        `output_type` is the type or the Arrow schema of the result; left out, it is the stream's own. How many rows a
-        batch has is no fact about the stream: results must not depend on it. Event time is kept where `func` keeps
-        the number of rows.
+        `output_type` is the type or the Arrow schema of the result; by default the stream's own. Results must not
+        depend on the number of rows in a batch. Event time is kept if `func` keeps the number of rows.
         """
         check_function(func, MapBatchesFunction)
         return self._then(
@@ -240,7 +239,7 @@ class DataStream(StreamProperties):
     def key_by(self, key_selector: Any, *columns: Any, **options: Any) -> "KeyedStream":
         """Partition by key: by a selector, or by the names of columns of a typed stream.
 
-        `key_type` left out means a pickled key for a selector, and the columns' own types for names. Named columns
+        Without `key_type`, the key of a selector is pickled, and named columns keep their own types. Named columns
         are hashed in one go per batch, which is much faster than a selector.
         """
         from headrace.api.streams.keyed_stream import key_stream
@@ -248,9 +247,9 @@ class DataStream(StreamProperties):
         return key_stream(self, key_selector, columns, options)
 
     def union(self, *streams: "DataStream") -> "DataStream":
-        """Merge with streams of the same type; with itself a stream gives every record twice.
+        """Merge with streams of the same type; a stream merged with itself gives every record twice.
 
-        ProgramError unless all have one type and one environment.
+        ProgramError unless all streams have one type and one environment.
         """
         for other in streams:
             if not isinstance(other, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -272,7 +271,7 @@ class DataStream(StreamProperties):
     def connect(
         self, ds: "DataStream | BroadcastStream"
     ) -> "ConnectedStreams | BroadcastConnectedStream":
-        """Pair with a stream of any type, to share one operator and its state; or with a BroadcastStream."""
+        """Connect with a stream of any type, or with a BroadcastStream, to share one operator and its state."""
         from headrace.api.streams.connected_streams import (
             BroadcastConnectedStream,
             BroadcastStream,
@@ -284,13 +283,13 @@ class DataStream(StreamProperties):
         return ConnectedStreams(self, ds)
 
     def join(self, other_stream: "DataStream") -> "JoinedStreams":
-        """Pair records of two streams that have one key and lie in one window."""
+        """Pair the records of two streams that have the same key and lie in the same window."""
         from headrace.api.streams.joined_streams import JoinedStreams
 
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: "DataStream") -> "CoGroupedStreams":
-        """Bring together all records of two streams that have one key and lie in one window."""
+        """Group the records of two streams that have the same key and lie in the same window."""
         from headrace.api.streams.joined_streams import CoGroupedStreams
 
         return CoGroupedStreams(self, other_stream)
@@ -302,7 +301,7 @@ class DataStream(StreamProperties):
         return AllWindowedStream(self.without_keys(), window_assigner)
 
     def full_window_partition(self) -> "PartitionWindowedStream":
-        """Take all records of each subtask, or of each key of a keyed stream, together, when the input ends."""
+        """Collect all records of each subtask, or of each key of a keyed stream, until the input ends."""
         from headrace.api.streams.partition_windowed_stream import PartitionWindowedStream
 
         return PartitionWindowedStream(self)
@@ -312,11 +311,11 @@ class DataStream(StreamProperties):
         return self._partitioned(Partitioning(PartitionerKind.SHUFFLE))
 
     def rescale(self) -> "DataStream":
-        """Go round robin inside groups of neighbouring subtasks."""
+        """Distribute records round robin within groups of neighbouring subtasks."""
         return self._partitioned(Partitioning(PartitionerKind.RESCALE))
 
     def rebalance(self) -> "DataStream":
-        """Go round robin over all subtasks."""
+        """Distribute records round robin over all subtasks."""
         return self._partitioned(Partitioning(PartitionerKind.REBALANCE))
 
     def forward(self) -> "DataStream":
@@ -328,7 +327,10 @@ class DataStream(StreamProperties):
         partitioner: Callable[[Any, int], int] | Partitioner,
         key_selector: Callable[[Any], Any] | KeySelector,
     ) -> "DataStream":
-        """Send each record where `partitioner(key, num_partitions)` says; an index out of range fails the job."""
+        """Send each record to the subtask that `partitioner(key, num_partitions)` returns.
+
+        An index out of range fails the job.
+        """
         check_partitioner(partitioner)
         check_key_selector(key_selector)
         return self._partitioned(Partitioning(PartitionerKind.CUSTOM, (partitioner, key_selector)))
@@ -346,7 +348,7 @@ class DataStream(StreamProperties):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> "DataStream | BroadcastStream":
-        """Send every record to every subtask; with descriptors, to feed broadcast states of what is connected to it."""
+        """Send every record to every subtask; with descriptors, make a BroadcastStream that feeds broadcast states."""
         from headrace.api.streams.connected_streams import BroadcastStream
 
         if broadcast_state_descriptor is not None:
@@ -365,26 +367,25 @@ class DataStream(StreamProperties):
         return DataStream(self._environment, side_output)
 
     def cache(self) -> "CachedDataStream":
-        """Have the cluster keep the records for later jobs of this environment, which then need not make them again.
+        """Make the cluster keep the records for later jobs of this environment, which then do not compute them again.
 
-        They are stored by the first job that reaches the stream, on its TaskManagers, until `invalidate()`,
-        `env.close()` or the end of the program. Where they are lost, the next job makes them anew. ProgramError where a
-        source has no end.
+        The first job that reaches the stream stores them on its TaskManagers, until `invalidate()`, `env.close()` or
+        the end of the program. If they are lost, the next job computes them again. ProgramError if a source has no end.
         """
         return self._environment.cache_stream(self)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Write every record to the standard output of its TaskManager, one line each."""
+        """Write every record as a line to the standard output of its TaskManager."""
         return self._end(PrintSinkSpec(sink_identifier), PrintSinkSpec.default_name)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        """End in a connector's Sink."""
+        """End the stream in a connector's Sink."""
         if not isinstance(sink, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sink_to needs a Sink, not {sink!r}")
         return _sink_input(self, sink)._end(SinkSpec(sink), type(sink).__name__)
 
     def add_sink(self, sink_func: Sink) -> DataStreamSink:
-        """Older name of `sink_to`, for the sinks that PyFlink still gives to it, such as JdbcSink."""
+        """End the stream in a Sink; older name of `sink_to`, which PyFlink still uses for sinks such as JdbcSink."""
         if not isinstance(sink_func, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"add_sink needs a Sink, not {sink_func!r}: {NO_SINK_FUNCTIONS}")
         return self.sink_to(sink_func)
@@ -394,15 +395,16 @@ class DataStream(StreamProperties):
     ) -> DataStreamSink:
         """Call `function(df, checkpoint_id)` in the driver with the records of each checkpoint, as a Spark DataFrame.
 
-        As Spark's `foreachBatch`: whatever Spark writes to can take them. Ids grow, with gaps; a checkpoint without
-        records is passed over, and the last call comes before the job has FINISHED. After a failure the function may be
-        called again with the same id and the same records, never with others: write so that this changes nothing. The
-        id's attribute `lineage` stays the same where the job is continued, and is new where it begins without state. An
-        error of the function fails the job, unless its attribute `recoverable` is True: then it is called again. A job
-        without checkpoints calls it once, with id 1, when all of it has finished.
+        Like Spark's `foreachBatch`, this reaches every system to which Spark can write. Ids grow, with gaps; a
+        checkpoint without records makes no call, and the last call comes before the job has FINISHED. After a failure
+        the function may be called again with the same id and the same records, never with others: write so that a
+        repetition changes nothing. The id's attribute `lineage` stays the same if the job is continued, and is new if
+        it begins without state. An error of the function fails the job, unless the error's attribute `recoverable` is
+        True: then the function is called again. A job without checkpoints calls it once, with id 1, when all its tasks
+        have finished.
 
-        `staging_path`: a folder in which records wait, shared by driver and TaskManagers; by default one below
-        `execution.checkpointing.dir`. ProgramError where the records have no declared type.
+        `staging_path`: a folder shared by driver and TaskManagers for records that wait for their checkpoint; by
+        default one below `execution.checkpointing.dir`. ProgramError if the records have no declared type.
 
         Example:
             >>> from headrace import StreamExecutionEnvironment, Types
@@ -424,7 +426,8 @@ class DataStream(StreamProperties):
     ) -> CloseableIterator | list[Any]:
         """Run the job and return this stream's records as Python values of its type.
 
-        An iterator that is also a context manager; closing it ends the job. With `limit` a list of at most so many.
+        The result is an iterator and a context manager; closing it ends the job. With `limit` it is a list of at most
+        that many records.
         """
         iterator = self._environment.execute_and_collect_stream(self, job_execution_name, limit)
         if limit is None:
@@ -433,20 +436,20 @@ class DataStream(StreamProperties):
             return iterator.take(limit)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
-        """Run the job and return this stream's records as a table, whose columns are those of its type.
+        """Run the job and return this stream's records as a table with the columns of the stream's type.
 
         At most `limit` records, after which the job is cancelled; a stream without an end needs one. In BATCH mode the
-        job runs to its end, and `limit` bounds what is brought to the driver. ProgramError where the records have no
+        job runs to its end, and `limit` bounds what is brought to the driver. ProgramError if the records have no
         declared type.
         """
         return collect_arrow(self, limit)
 
     def to_pandas(self, limit: int | None = None) -> Any:
-        """Do the same as `to_arrow` and return a DataFrame of pandas, which must be installed."""
+        """Run the job and return this stream's records as a pandas DataFrame; otherwise as `to_arrow`. Needs pandas."""
         return collect_pandas(self, limit)
 
     def to_polars(self, limit: int | None = None) -> Any:
-        """Do the same as `to_arrow` and return a DataFrame of polars, which must be installed."""
+        """Run the job and return this stream's records as a polars DataFrame; otherwise as `to_arrow`. Needs polars."""
         return collect_polars(self, limit)
 
     def to_dataframe(
@@ -458,24 +461,24 @@ class DataStream(StreamProperties):
     ) -> Any:
         """Run the job and return this stream's records as a DataFrame of the program's Spark session.
 
-        Of a bounded program an ordinary one: the job has FINISHED, and with it the program's other sinks have their
-        rows; no action on the DataFrame runs a function again. Records up to `memory_bytes` go through memory, more of
-        them into Parquet files that are deleted when the program ends. In BATCH mode Spark's tasks write such files
-        themselves, whatever their size, and no row comes through the driver.
+        For a bounded program this is an ordinary DataFrame: the job has FINISHED, the program's other sinks have
+        received their rows, and no action on the DataFrame runs a function again. Records up to `memory_bytes` are
+        passed in memory, more of them in Parquet files that are deleted when the program ends. In BATCH mode Spark's
+        tasks write such files themselves, whatever their size, and no row comes through the driver.
 
         `streaming`: the job runs on, and the DataFrame streams what its checkpoints commit, each record once; queries
-        start it with `writeStream`. `path`: the folder of the log of batches between the two, in which a program that
-        is started again finds the batches that its query has not had; by default a folder that ends with the program.
-        ProgramError where the records have no declared type, or have no end and neither `streaming`.
+        start it with `writeStream`. `path`: the folder of the log of batches, from which a restarted program takes the
+        batches that its query has not processed yet; by default a folder that is deleted with the program. ProgramError
+        if the records have no declared type, or if they have no end and `streaming` is false.
         """
         return spark_dataframe(self, streaming, path, memory_bytes)
 
     def preview(self, n: int = 10, timeout_s: float = 30) -> StreamPreview:
-        """Run what makes this stream until it has given `n` records, and return these; the job is then cancelled.
+        """Run the producers of this stream until it has given `n` records, return these and cancel the job.
 
-        No other sink of the program runs, and the program stays as it is. Where `timeout_s` passes first, those are
-        returned that have come until then. The preview runs in STREAMING mode, whatever the program's mode is, begins
-        without a savepoint, and takes no checkpoints: it leaves what the program is going to read as it was.
+        No other sink of the program runs, and the program is not changed. If `timeout_s` passes first, the records that
+        have arrived until then are returned. The preview always runs in STREAMING mode, without a savepoint and without
+        checkpoints, so it does not affect what the program will read.
         """
         return preview(self, n, timeout_s)
 
@@ -484,7 +487,7 @@ class DataStream(StreamProperties):
         if operator is None or operator is not self.transformation:
             raise ProgramError(
                 "this stream has no operator of its own (it is a partitioned or united stream or a side output): "
-                "call this on the stream that an operator made"
+                "call this on the stream that an operator returned"
             )
         return operator
 
@@ -493,7 +496,7 @@ class DataStream(StreamProperties):
         return self
 
     def collected_stream(self) -> "DataStream":
-        """Return the stream whose records `execute_and_collect` gives."""
+        """Return the stream whose records `execute_and_collect` returns."""
         return self
 
     def _partitioned(self, partitioning: Partitioning) -> "DataStream":
@@ -532,7 +535,8 @@ class DataStream(StreamProperties):
 def require_one_environment(method: str, *streams: DataStream) -> None:
     """Raise ProgramError, which says where the streams were made, if they belong to different environments.
 
-    `method` combines them. Each environment numbers its operators, so that the numbers of two would collide.
+    `method` is the name of the call that combines the streams. Each environment numbers its own operators, so the
+    numbers of two would collide.
     """
     first, *others = streams
     for other in others:
@@ -549,7 +553,10 @@ def _made_at(stream: DataStream) -> str:
 
 
 def _sink_input(stream: DataStream, sink: Sink) -> DataStream:
-    """Return what the sink writes; ProgramError, with the stream's operator, where it cannot write such records."""
+    """Return the stream that the sink writes.
+
+    ProgramError, naming the stream's operator, if the sink cannot write its records.
+    """
     transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
     written = stream if transformer is None else transformer.apply(stream)
     if not isinstance(written, DataStream):

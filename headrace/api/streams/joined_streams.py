@@ -42,7 +42,7 @@ AnyCoGroupFunction = (
 
 
 class TwoStreamWindows(WindowSettings):
-    """Windows over two keyed streams. Triggers and evictors are given the records as TaggedUnions."""
+    """Windows over two keyed streams. Triggers and evictors receive the records as TaggedUnions."""
 
     def __init__(self, stream1: KeyedStream, stream2: KeyedStream, window_assigner: Any) -> None:
         super().__init__(stream1.get_execution_environment(), window_assigner)
@@ -84,12 +84,12 @@ class TwoStreamWindows(WindowSettings):
 
 
 class JoinWindows(TwoStreamWindows):
-    """The windows of a join."""
+    """Windows of a join."""
 
     def apply(self, function: AnyJoinFunction, output_type: TypeLike = None) -> DataStream:
         """Call a JoinFunction (or a callable, for one result) or a FlatJoinFunction with each pair of a window.
 
-        A record without partners gives nothing; outer joins are made by `co_group`.
+        A record without a partner gives no result; use `co_group` for outer joins.
         """
         if not isinstance(function, FlatJoinFunction):
             check_function(function, JoinFunction)
@@ -97,10 +97,10 @@ class JoinWindows(TwoStreamWindows):
 
 
 class CoGroupWindows(TwoStreamWindows):
-    """The windows of a co-group."""
+    """Windows of a co-group."""
 
     def apply(self, function: AnyCoGroupFunction, output_type: TypeLike = None) -> DataStream:
-        """Call a CoGroupFunction, or a callable, with what the two streams have in a window."""
+        """Call a CoGroupFunction, or a callable, with the records of both streams in a window."""
         check_function(function, CoGroupFunction)
         return self._windowed(CoGroupSpec, function, output_type)
 
@@ -109,7 +109,7 @@ W = TypeVar("W", bound=TwoStreamWindows)
 
 
 class EqualTo(Generic[W]):
-    """Two streams with their keys."""
+    """Two streams with keys."""
 
     def __init__(self, stream1: KeyedStream, stream2: KeyedStream, windows: type[W]) -> None:
         self._stream1 = stream1
@@ -117,12 +117,12 @@ class EqualTo(Generic[W]):
         self._windows = windows
 
     def window(self, window_assigner: Any) -> W:
-        """Cut the records of each key into windows, both streams' alike."""
+        """Cut the records of each key into windows, which are the same for both streams."""
         return self._windows(self._stream1, self._stream2, window_assigner)
 
 
 class Where(Generic[W]):
-    """Two streams, of which the first has its key."""
+    """Two streams with a key for the first one."""
 
     def __init__(self, stream1: KeyedStream, stream2: DataStream, windows: type[W]) -> None:
         self._stream1 = stream1
@@ -130,14 +130,17 @@ class Where(Generic[W]):
         self._windows = windows
 
     def equal_to(self, key_selector: Any, *columns: Any, **options: Any) -> EqualTo[W]:
-        """Say what the key of the second stream is, as in `key_by`; ProgramError unless it is of the first's type."""
+        """Set the key of the second stream, as in `key_by`.
+
+        ProgramError unless it has the type of the first one's key.
+        """
         stream2 = self._stream2.key_by(key_selector, *columns, **options)
         require_keys_of_one_type(self._stream1, stream2)
         return EqualTo(self._stream1, stream2, self._windows)
 
 
 class TwoStreams(Generic[W]):
-    """Two streams that are to meet in windows of the class `_windows`."""
+    """Two streams that are joined in windows of the class `_windows`."""
 
     _method: ClassVar[str]
     _windows: type[W]
@@ -150,27 +153,27 @@ class TwoStreams(Generic[W]):
         self._stream2 = stream2
 
     def where(self, key_selector: Any, *columns: Any, **options: Any) -> Where[W]:
-        """Say what the key of the first stream is: a selector, or the names of columns, as in `key_by`."""
+        """Set the key of the first stream: a selector, or the names of columns, as in `key_by`."""
         stream1 = self._stream1.key_by(key_selector, *columns, **options)
         return Where(stream1, self._stream2, self._windows)
 
 
 class JoinedStreams(TwoStreams[JoinWindows]):
-    """Made by `stream1.join(stream2)`."""
+    """Two streams to be joined in windows; made by `stream1.join(stream2)`."""
 
     _method = "join"
     _windows = JoinWindows
 
 
 class CoGroupedStreams(TwoStreams[CoGroupWindows]):
-    """Made by `stream1.co_group(stream2)`."""
+    """Two streams to be grouped in windows; made by `stream1.co_group(stream2)`."""
 
     _method = "co_group"
     _windows = CoGroupWindows
 
 
 class IntervalJoin:
-    """Made by `keyed1.interval_join(keyed2)`."""
+    """Two keyed streams to be joined by event time; made by `keyed1.interval_join(keyed2)`."""
 
     def __init__(self, stream1: KeyedStream, stream2: KeyedStream) -> None:
         if not isinstance(stream2, KeyedStream):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -231,7 +234,7 @@ class IntervalJoined:
         process_join_function: ProcessJoinFunction[Any, Any, Any],
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Call a ProcessJoinFunction with each pair; ValueError where exclusive bounds leave no time between them."""
+        """Call a ProcessJoinFunction with each pair; ValueError if exclusive bounds leave no time between them."""
         check_function(process_join_function, ProcessJoinFunction, allow_callable=False)
         lower_ms = self._lower_bound_ms + self._is_lower_exclusive
         upper_ms = self._upper_bound_ms - self._is_upper_exclusive

@@ -60,7 +60,7 @@ _NO_NUMBERS: Final = frozenset(
 def key_stream(
     stream: DataStream, selector: Any, columns: Sequence[Any], options: Mapping[str, Any]
 ) -> "KeyedStream":
-    """Make the KeyedStream of a `key_by` call, whichever way its arguments were written."""
+    """Make the KeyedStream of a `key_by` call; accepts all forms of its arguments."""
     key_type = options.get("key_type")
     if set(options) - {"key_type"}:
         raise TypeError(f"key_by has no argument '{min(set(options) - {'key_type'})}'")
@@ -85,7 +85,7 @@ class KeyedStream(DataStream):
     """A stream partitioned by key.
 
     The functions of `map`, `flat_map`, `filter`, `process` and `reduce` may use keyed state. The stream has no
-    operator of its own: name and move the operators before and after it.
+    operator of its own: set properties on the operators before and after it.
 
     Example:
         >>> from headrace import StreamExecutionEnvironment, Types
@@ -119,16 +119,16 @@ class KeyedStream(DataStream):
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the columns that make up the key; empty where a selector does."""
+        """Return the names of the key's columns; empty if the key is computed by a selector."""
         return self._key_columns
 
     @property
     def origin(self) -> DataStream:
-        """The stream before `key_by`."""
+        """Return the stream before `key_by`."""
         return self._origin
 
     def get_key_type(self) -> TypeInformation:
-        """Type of the keys; `PickledByteArrayTypeInfo` where none was declared."""
+        """Return the type of the keys; `PickledByteArrayTypeInfo` if none was declared."""
         return self._key_type
 
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]  # keyed functions only, as in PyFlink
@@ -142,12 +142,12 @@ class KeyedStream(DataStream):
         return self._then(KeyedProcessSpec(func), resolve_type(output_type), is_function=True)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
-        """Combine the records of each key: the running result for every record."""
+        """Combine the records of each key; emits the running result for every record."""
         check_function(func, ReduceFunction)
         return self._then(ReduceSpec(func), self.get_type(), is_function=True)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """Add up a field, by position or name; 0 also means the record itself when it is a number."""
+        """Add up a field, by position or name; 0 also means the record itself if it is a number."""
         return self._aggregate("sum", position_to_sum, "locate the value to sum")
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
@@ -181,24 +181,24 @@ class KeyedStream(DataStream):
         return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
 
     def interval_join(self, other_stream: "KeyedStream") -> "IntervalJoin":
-        """Pair each record with those of `other_stream` that have its key and are close to it in event time."""
+        """Pair each record with those of `other_stream` with the same key and a close event time."""
         from headrace.api.streams.joined_streams import IntervalJoin
 
         return IntervalJoin(self, other_stream)
 
     def join_rows(self, other_stream: "KeyedStream", window: Any = None) -> DataStream:
-        """Pair each row with those of `other_stream` that have its key, in columns: own ones, then the other's.
+        """Pair each row with those of `other_stream` with the same key.
 
-        With `window` (tumbling, event time) only rows of one window meet, when it has ended; without, every two rows
-        do as soon as both are there, and both streams are kept for ever. Key columns that have one name in both
-        streams stand once.
+        The result has this stream's columns, then the other's. With `window` (tumbling, event time) rows of the same
+        window are paired when it has ended; without it, two rows are paired as soon as both have arrived, and both
+        streams are kept forever. Key columns with the same name in both streams appear once.
         """
         from headrace.api.columns.row_joins import join_rows
 
         return join_rows(self, other_stream, window)
 
     def key_by(self, key_selector: Any, *columns: Any, **options: Any) -> "KeyedStream":
-        """Partition the values by another key."""
+        """Partition the values again by another key."""
         return self._origin.key_by(key_selector, *columns, **options)
 
     def project(self, *field_indexes: int) -> DataStream:
@@ -208,7 +208,7 @@ class KeyedStream(DataStream):
         return self.without_keys().print(sink_identifier)
 
     def cache(self) -> "CachedDataStream":
-        """Keep the values: see DataStream.cache."""
+        """Make the cluster keep the values for later jobs, as `DataStream.cache` does."""
         # Stored are the subtasks' results of one operator, so here is one whether or not anybody reads it.
         return self._then(KeyedValuesSpec(), self.get_type(), is_function=True).cache()
 
@@ -268,7 +268,7 @@ class KeyedStream(DataStream):
 
 
 def require_keys_of_one_type(stream1: KeyedStream, stream2: KeyedStream) -> None:
-    """Raise ProgramError where equal keys of the two streams would not meet in one subtask."""
+    """Raise ProgramError if equal keys of the two streams would not meet in one subtask."""
     types = stream1.get_key_type(), stream2.get_key_type()
     if types[0] != types[1]:
         raise ProgramError(
@@ -277,7 +277,7 @@ def require_keys_of_one_type(stream1: KeyedStream, stream2: KeyedStream) -> None
 
 
 def _check_field(stream_type: TypeInformation, aggregation: str, position: int | str) -> None:
-    """Raise ProgramError where the declared type shows that there is no such field."""
+    """Raise ProgramError if the declared type has no such field."""
     match stream_type:
         case RowTypeInfo() | TupleTypeInfo():
             names = list(stream_type.field_names)
@@ -300,12 +300,12 @@ def _check_field(stream_type: TypeInformation, aggregation: str, position: int |
 
 
 def _check_number(aggregation: str, value_type: TypeInformation, what: str) -> None:
-    """Raise ProgramError where values of the type cannot be added up."""
+    """Raise ProgramError if values of the type cannot be added up."""
     is_number = isinstance(value_type, BigDecimalTypeInfo | PickledBytesTypeInfo) or (
         isinstance(value_type, BasicTypeInfo) and value_type.basic_type not in _NO_NUMBERS
     )
     if aggregation == "sum" and not is_number:
-        raise ProgramError(f"sum: {what} is of type {value_type}, which is no number")
+        raise ProgramError(f"sum: {what} is of type {value_type}, which is not a number")
 
 
 def _cannot_repartition(method: str) -> NoReturn:

@@ -36,7 +36,8 @@ from headrace.functions.windowing.assigners import GlobalWindows
 class PartitionWindowedStream:
     """All records of each subtask, or of each key of a keyed stream.
 
-    Functions are called when the input ends; in BATCH mode, when the key does. Made by `full_window_partition()`.
+    Functions are called when the input ends; in BATCH mode, when the key's records end. Made by
+    `full_window_partition()`.
 
     Example:
         >>> from headrace import StreamExecutionEnvironment, Types
@@ -67,15 +68,15 @@ class PartitionWindowedStream:
     ) -> DataStream:
         """Call `func` with the columns of all records as one `pyarrow.Table`; it returns another one.
 
-        `output_type` is the type or the Arrow schema of the result; left out, it is the stream's own. A partition or
-        key has to fit into memory.
+        `output_type` is the type or the Arrow schema of the result, by default the stream's own. The records of a
+        partition or key must fit into memory.
         """
         return self._map_columns("map_arrow", PartitionForm.ARROW, func, output_type)
 
     def map_pandas(
         self, func: Callable[[Any], Any], output_type: "TypeLike | pa.Schema" = None
     ) -> DataStream:
-        """Do the same as `map_arrow` with DataFrames of pandas, as Spark's `applyInPandas` does."""
+        """Call `func` as `map_arrow` does, but with DataFrames of pandas, as Spark's `applyInPandas` does."""
         require_library("pandas", "map_pandas", "map_arrow")
         return self._map_columns("map_pandas", PartitionForm.PANDAS, func, output_type)
 
@@ -84,10 +85,10 @@ class PartitionWindowedStream:
         field: int | str | Callable[[Any], Any] | KeySelector,
         order: Order = Order.ASCENDING,
     ) -> DataStream:
-        """Sort the records by a field, given by position or name, or by what a function returns for each.
+        """Sort the records by a field, given by position or name, or by the result of a function of the record.
 
-        Equal ones stay in their order. Of a field, nulls come last. ProgramError where there is no such field, or its
-        values have no order.
+        The sort is stable. Nulls of a field come last. ProgramError if there is no such field, or if its values have no
+        order.
         """
         if not isinstance(order, Order):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sort_partition needs an Order, not {order!r}")
@@ -100,7 +101,7 @@ class PartitionWindowedStream:
         return self._then(spec, self._stream.get_type())
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
-        """Combine all records, as they come, into one result."""
+        """Combine all records, as they arrive, into one result."""
         check_function(func, ReduceFunction)
         if self._keyed is not None:
             return self._keyed.window(_to_the_end()).reduce(func)
@@ -113,9 +114,9 @@ class PartitionWindowedStream:
         accumulator_type: TypeLike = None,
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Add all records, as they come, to an accumulator, and make one result of it.
+        """Add all records, as they arrive, to an accumulator, and compute one result from it.
 
-        Accumulators are kept as values of `accumulator_type`, or pickled where it is left out.
+        Accumulators are kept as values of `accumulator_type`, or pickled without it.
         """
         check_function(func, AggregateFunction, allow_callable=False)
         if self._keyed is not None:

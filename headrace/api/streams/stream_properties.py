@@ -38,7 +38,7 @@ class OperatorProperties(ABC):
         return self
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """Give the hashed id itself, 32 hexadecimal digits."""
+        """Set the hashed id itself, 32 hexadecimal digits."""
         if not re.fullmatch(ID_PATTERN, check_name(uid_hash, "a uid hash")):
             raise ValueError(f"a uid hash must be {ID_TEXT_FORM}, not '{uid_hash}'")
         self._operator().uid_hash = uid_hash
@@ -50,20 +50,20 @@ class OperatorProperties(ABC):
         return self
 
     def set_description(self, description: str) -> Self:
-        """Set the longer text of the plan view."""
+        """Set the longer text that plans show."""
         self._operator().description = check_name(description, "a description")
         return self
 
     def disable_chaining(self) -> Self:
-        """Chain the operator with nobody."""
+        """Never chain the operator with others."""
         self._operator().chaining = ChainingStrategy.NEVER
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
         """Put the operator into a group, by its name; operators of different groups never share a slot.
 
-        Later operators inherit the group of their inputs. The first group is `default`. The slots of a group with
-        resources have these, wherever else the program names it.
+        Later operators inherit the group of their inputs. The first group is `default`. If a group is given with
+        resources, they also apply wherever else the program names the group.
         """
         is_named = isinstance(slot_sharing_group, str)
         name = slot_sharing_group if is_named else slot_sharing_group.name
@@ -77,7 +77,7 @@ class StreamProperties(OperatorProperties):
     """Setters of streams that sinks lack, such as max parallelism."""
 
     def get_name(self) -> str:
-        """Name of the operator that made this stream."""
+        """Return the name of the operator that made this stream."""
         return self._operator().name
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
@@ -99,11 +99,11 @@ class StreamProperties(OperatorProperties):
         return self
 
     def on_failure(self, policy: FailurePolicy | OutputTag) -> Self:
-        """Say what becomes of a record on which the function of map, flat_map, filter or process raises.
+        """Set what happens to a record for which the function of map, flat_map, filter or process raises.
 
-        FAIL fails the job, SKIP drops the record and counts it in `numRecordsFailed`; an OutputTag sets it aside: the
-        side output gets (record, "error class: text"). So it is for a record whose result does not fit the declared
-        type. TypeError for anything else.
+        FAIL fails the job, SKIP drops the record and counts it in `numRecordsFailed`; an OutputTag sends (record,
+        "error class: text") to its side output. The policy also applies to a record whose result does not fit the
+        declared type. TypeError for any other policy.
 
         Example:
             >>> from headrace import FailurePolicy, OutputTag, StreamExecutionEnvironment

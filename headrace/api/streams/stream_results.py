@@ -1,4 +1,4 @@
-"""Results of a stream in the program that made it: as Arrow, pandas or polars, and a look at its first records."""
+"""Results of a stream for the program that made it: as Arrow, pandas or polars, or as a preview of first records."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -26,25 +26,26 @@ if TYPE_CHECKING:
 RESULT_MEMORY_BYTES: Final = 64 << 20
 """Size of the records up to which a DataFrame of them is made in memory."""
 _DATAFRAME_OUTPUTS: Final = "headrace.dataframe_outputs"
-"""Entry points of what makes Spark DataFrames of streams, so that programs need not import their host."""
+"""Entry points of functions that make Spark DataFrames of streams, so that programs need not import their host."""
 
 
 def dataframe_output(name: str) -> Any:
-    """Return what is installed under the name. HostError where nothing is."""
+    """Return the object installed under the entry point. HostError if there is none."""
     if name not in entry_point_names(_DATAFRAME_OUTPUTS):
         raise HostError(
-            f"this installation of Headrace has no '{name}' in the entry points {_DATAFRAME_OUTPUTS}: install it again"
+            f"this installation of Headrace has no '{name}' in the entry points {_DATAFRAME_OUTPUTS}: install "
+            f"Headrace again"
         )
     return load_entry_point(_DATAFRAME_OUTPUTS, name)
 
 
 def columns_type(stream: "DataStream") -> TypeInformation:
-    """Return the type of the stream's records. ProgramError where it gives them no columns."""
+    """Return the type of the stream's records. ProgramError if the type has no columns."""
     value_type = batch_type_of(stream.collected_stream().transformation).value_type
     if isinstance(value_type, PickledBytesTypeInfo):
         raise ProgramError(
-            f"the records of {stream!r} have no declared type, so there are no columns: give the operator that makes "
-            "them an output_type, or use execute_and_collect"
+            f"the records of {stream!r} have no declared type, so there are no columns: give their operator an "
+            f"output_type, or use execute_and_collect"
         )
     return value_type
 
@@ -57,10 +58,10 @@ def spark_dataframe(
     if is_streaming:
         return dataframe_output("streaming")(stream, value_type, path)
     if path is not None:
-        raise ProgramError("path is for streaming DataFrames: say streaming=True")
+        raise ProgramError("path can be given only for streaming DataFrames: pass streaming=True")
     if not is_bounded(stream.collected_stream().transformation):
         raise ProgramError(
-            f"{stream!r} has no end, so it can become a streaming DataFrame only: say streaming=True"
+            f"{stream!r} has no end, so it can only become a streaming DataFrame: pass streaming=True"
         )
     return dataframe_output("bounded")(stream, value_type, memory_bytes)
 
@@ -69,7 +70,9 @@ def collect_arrow(stream: "DataStream", limit: int | None) -> pa.Table:
     """Run the program and return the stream's records, at most `limit`."""
     value_type = columns_type(stream)
     if limit is None and not is_bounded(stream.collected_stream().transformation):
-        raise ProgramError(f"{stream!r} has no end: say with `limit` how many records to wait for")
+        raise ProgramError(
+            f"{stream!r} has no end: pass the number of records to wait for as `limit`"
+        )
     if limit is not None:
         check_count("limit", limit)
     environment = stream.get_execution_environment()
@@ -81,19 +84,25 @@ def collect_arrow(stream: "DataStream", limit: int | None) -> pa.Table:
 
 
 def collect_pandas(stream: "DataStream", limit: int | None) -> Any:
-    """Return the same as a DataFrame of pandas; ProgramError, before the program runs, where there is no pandas."""
+    """Return the stream's records, at most `limit`, as a DataFrame of pandas.
+
+    ProgramError, before the program runs, if pandas is not installed.
+    """
     require_library("pandas", "to_pandas")
     return collect_arrow(stream, limit).to_pandas()
 
 
 def collect_polars(stream: "DataStream", limit: int | None) -> Any:
-    """Return the same as a DataFrame of polars; ProgramError, before the program runs, where there is no polars."""
+    """Return the stream's records, at most `limit`, as a DataFrame of polars.
+
+    ProgramError, before the program runs, if polars is not installed.
+    """
     require_library("polars", "to_polars")
     return import_module("polars").from_arrow(collect_arrow(stream, limit))
 
 
 def require_library(library: str, method: str, instead: str = "to_arrow") -> None:
-    """Raise ProgramError, which names what to use `instead`, where a library is not installed."""
+    """Raise ProgramError, which names the alternative `instead`, if a library is not installed."""
     if find_spec(library) is None:
         raise ProgramError(
             f"{method} needs {library}, which is not installed: pip install {library}, or use {instead}"
@@ -101,7 +110,7 @@ def require_library(library: str, method: str, instead: str = "to_arrow") -> Non
 
 
 def check_count(name: str, count: int) -> None:
-    """Raise ValueError unless it is a count of records to wait for."""
+    """Raise ValueError unless `count` is at least 1."""
     if count < 1:
         raise ValueError(f"'{name}' must be at least 1, but is {count}")
 
@@ -136,7 +145,7 @@ class StreamPreview:
 
 
 def preview(stream: "DataStream", count: int, timeout_s: float) -> StreamPreview:
-    """Run what makes the stream until it has given `count` records, or the time has passed."""
+    """Run the producers of the stream until it has given `count` records, or `timeout_s` has passed."""
     check_count("n", count)
     value_type = stream.collected_stream().get_type()
     with stream.get_execution_environment().preview_stream(stream) as results:
@@ -145,18 +154,18 @@ def preview(stream: "DataStream", count: int, timeout_s: float) -> StreamPreview
 
 
 def stream_html(stream: "DataStream") -> str:
-    """Return the stream's type and the plan of what makes it; a mistake in the program takes the plan's place."""
+    """Return HTML of the stream's type and plan; if the program has a mistake, its error replaces the plan."""
     try:
         plan = preformatted(stream.get_execution_environment().explain_stream(stream))
     except HeadraceError as error:
-        plan = paragraph(f"There is no plan of it: {error}")
+        plan = paragraph(f"The plan cannot be made: {error}")
     return (
         paragraph(repr(stream)) + table(("column", "type"), shown_columns(stream.get_type())) + plan
     )
 
 
 def shown_columns(value_type: TypeInformation) -> Sequence[tuple[str, TypeInformation]]:
-    """Return the columns of records of this type, as people see them."""
+    """Return the columns of records of this type, as they are shown to people."""
     if isinstance(value_type, RowTypeInfo | TupleTypeInfo):
         return tuple(zip(value_type.field_names, value_type.field_types, strict=True))
     return ((VALUE_COLUMN, value_type),)

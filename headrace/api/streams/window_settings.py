@@ -1,6 +1,6 @@
 """Settings of windows, over one stream or two: assigner, trigger, evictor, allowed lateness, late side output.
 
-Operators on columns take event-time windows in a form of their own; windows that they cannot compute are refused here.
+Operators on columns have their own form of event-time windows; windows that they cannot compute are refused here.
 """
 
 import logging
@@ -69,7 +69,7 @@ class WindowSettings:
         return self
 
     def _warn_of_records_without_result(self, trigger: Trigger[Any, Any]) -> None:
-        """Triggers of the program's own classes are taken to know what they do."""
+        """Warn if a built-in trigger leaves records without a result; the program's own triggers are not checked."""
         has_end = isinstance(self._assigner, TimeWindowAssigner | SessionWindows)
         if has_end and _is_silent_at_the_end(trigger):
             _LOG.warning(
@@ -80,9 +80,10 @@ class WindowSettings:
             )
 
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """Have records removed from a window before its function sees them, or afterwards.
+        """Set an evictor, which removes records from a window before or after its function sees them.
 
-        Every record is then kept until the window goes or the evictor removes it, also for `reduce` and `aggregate`.
+        Every record is then kept until the window is deleted or the evictor removes it, also for `reduce` and
+        `aggregate`.
         """
         if not isinstance(evictor, Evictor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"an Evictor is needed, not {evictor!r}")
@@ -90,7 +91,10 @@ class WindowSettings:
         return self
 
     def allowed_lateness(self, time_ms: int | Amount) -> Self:
-        """Keep a window so long (a number is milliseconds) after its end; late records fire it again meanwhile."""
+        """Keep a window for this time (a number is milliseconds) after its end.
+
+        Late records fire it again meanwhile.
+        """
         lateness_ms = to_millis(time_ms)
         if lateness_ms < 0:
             raise ValueError(f"The allowed lateness cannot be negative, but is {lateness_ms}")
@@ -98,7 +102,7 @@ class WindowSettings:
         return self
 
     def _described(self, *functions: str) -> str:
-        """Return the text that plans show within the brackets."""
+        """Return the text that plans show in brackets."""
         trigger = self._trigger or self._assigner.get_default_trigger(self._environment)
         shown = [repr(self._assigner), type(trigger).__name__]
         if self._evictor is not None:
@@ -115,26 +119,29 @@ def _is_silent_at_the_end(trigger: Trigger[Any, Any]) -> bool:
 
 
 def check_tag(output_tag: object) -> OutputTag:
-    """Return `output_tag`; TypeError unless it is one."""
+    """Return `output_tag`; TypeError unless it is an OutputTag."""
     if not isinstance(output_tag, OutputTag):
         raise TypeError(f"an OutputTag is needed, not {output_tag!r}")
     return output_tag
 
 
 def id_of(tag: OutputTag | None) -> str | None:
-    """Return what specs name the tag by; None, where late records are dropped, stays None."""
+    """Return the tag's id for operator specs; None, where late records are dropped, stays None."""
     return None if tag is None else tag.tag_id
 
 
 def declare_late_outputs(operator: OperatorTransformation, *tags: OutputTag | None) -> None:
-    """Have `operator` emit late records, which are its own input, as the types that the tags say."""
+    """Declare the side outputs for late records of `operator`, with the types of the tags."""
     for tag in tags:
         if tag is not None:
             operator.declare_side_output(tag.tag_id, BatchType(tag.type_info))
 
 
 def event_time_windows(assigner: Any) -> EventTimeWindows:
-    """Return size, slide and offset of tumbling or sliding event-time windows; END_OF_INPUT for the window up to it."""
+    """Return size, slide and offset of tumbling or sliding event-time windows.
+
+    END_OF_INPUT for the window that ends with the input.
+    """
     if ends_with_input(assigner):
         return END_OF_INPUT
     assert isinstance(assigner, TumblingEventTimeWindows | SlidingEventTimeWindows)
@@ -146,7 +153,7 @@ def event_time_windows(assigner: Any) -> EventTimeWindows:
 def aligned_tumbling_windows(assigner: Any, called: str, *, or_else: str = "") -> EventTimeWindows:
     """Return size and offset of tumbling event-time windows; ProgramError, naming what was called, for any others.
 
-    `or_else`: what may be given in their place, as people are told it.
+    `or_else`: the alternatives to name in the error.
     """
     is_tumbling = isinstance(assigner, TumblingEventTimeWindows)
     if not is_tumbling or assigner.stagger is not WindowStagger.ALIGNED:
@@ -157,7 +164,10 @@ def aligned_tumbling_windows(assigner: Any, called: str, *, or_else: str = "") -
 
 
 def one_slice_windows(assigner: Any, called: str) -> EventTimeWindows:
-    """Return tumbling event-time windows, or END_OF_INPUT for the window that ends with it; ProgramError for others."""
+    """Return tumbling event-time windows, or END_OF_INPUT for the window that ends with the input.
+
+    ProgramError for others.
+    """
     if ends_with_input(assigner):
         return END_OF_INPUT
     return aligned_tumbling_windows(
@@ -166,7 +176,7 @@ def one_slice_windows(assigner: Any, called: str) -> EventTimeWindows:
 
 
 def ends_with_input(assigner: Any) -> bool:
-    """Return whether there is one window, which fires when all input has ended."""
+    """Return whether there is a single window, which fires when all input has ended."""
     return isinstance(assigner, GlobalWindows) and isinstance(
         assigner.default_trigger, EndOfStreamTrigger
     )

@@ -42,11 +42,14 @@ P = TypeVar("P")
 
 
 class OneStreamWindows(WindowSettings, Generic[A, P]):
-    """Base class of windows over one stream, keyed or not. `A`, `P`: classes of functions that see whole windows."""
+    """Base class of windows over one stream, keyed or not.
+
+    `A` and `P` are the classes of functions for whole windows, without and with a context.
+    """
 
     _is_keyed: bool
     _window_functions: ClassVar[tuple[type, type]]
-    """Classes of functions that see whole windows: the simple one, and the one with a context."""
+    """Classes of functions for whole windows: the simple one, and the one with a context."""
 
     def __init__(self, stream: DataStream, window_assigner: Any) -> None:
         super().__init__(stream.get_execution_environment(), window_assigner)
@@ -54,11 +57,14 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
         self._late_tag: OutputTag | None = None
 
     def get_input_type(self) -> TypeInformation:
-        """Type of the records that are put into windows."""
+        """Return the type of the records in the windows."""
         return self._stream.get_type()
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send records that come later than that to a side output, instead of dropping and counting them."""
+        """Send records that arrive after the allowed lateness to a side output.
+
+        By default they are dropped and counted.
+        """
         self._late_tag = check_tag(output_tag)
         return self
 
@@ -68,7 +74,7 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
         window_function: A | P | None = None,
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Combine records as they come; a window function then sees exactly one element."""
+        """Combine records as they arrive; a window function then receives exactly one element."""
         check_function(reduce_function, ReduceFunction)
         _check_window_function(window_function, *self._window_functions)
         default = self.get_input_type() if window_function is None else None
@@ -82,14 +88,14 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
         accumulator_type: TypeLike = None,
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Aggregate records as they come.
+        """Aggregate records as they arrive.
 
-        With an AggregateFunction, record by record; a window function then sees exactly one element. Accumulators are
-        kept as values of `accumulator_type`, or pickled where it is left out. With built-in
-        aggregates (`agg.count().alias("flights"), agg.mean("delay")`) on whole batches: rows of the key columns,
-        `window_start`, `window_end` and one column per aggregate; without those two in the window that ends with the
-        input, `GlobalWindows.create_with_end_of_stream_trigger()`, whose rows have no timestamps. Of a stream without
-        keys, subtasks share the windows out among themselves.
+        With an AggregateFunction, record by record; a window function then receives exactly one element. Accumulators
+        are kept as values of `accumulator_type`, or pickled without it. With built-in aggregates
+        (`agg.count().alias("flights"), agg.mean("delay")`) on whole batches; result rows have the key columns,
+        `window_start`, `window_end` and one column per aggregate. In the window that ends with the input,
+        `GlobalWindows.create_with_end_of_stream_trigger()`, rows have neither these two columns nor timestamps. The
+        windows of a stream without keys are distributed over the subtasks.
         """
         return self._aggregated(
             aggregate_function,
@@ -110,15 +116,18 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
         return self._windowed(None, process_window_function, resolve_type(output_type))
 
     def rows_with_max(self, column: str) -> DataStream:
-        """Return the rows of each window in which `column` is largest, all of them where several are, in columns.
+        """Return the rows of each window with the largest value of `column`, all of them on ties, as columns.
 
         For tumbling event-time windows, or the one that ends with the input, and a column of integers or timestamps.
-        Nulls are left out.
+        Rows with null are left out.
         """
         return self._rows_with_extreme(column, is_largest=True)
 
     def rows_with_min(self, column: str) -> DataStream:
-        """Return the rows of each window in which `column` is smallest; see `rows_with_max`."""
+        """Return the rows of each window with the smallest value of `column`, all of them on ties.
+
+        Otherwise as `rows_with_max`.
+        """
         return self._rows_with_extreme(column, is_largest=False)
 
     def _rows_with_extreme(self, column: str, *, is_largest: bool) -> DataStream:
@@ -126,15 +135,18 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
         return rows_with_extreme(stream, keys, self._assigner, column, is_largest=is_largest)
 
     def largest_rows(self, count: int, *columns: str) -> DataStream:
-        """Return the first `count` rows of each window, largest values of `columns` first, in columns: a top n.
+        """Return the top `count` rows of each window, largest values of `columns` first, as columns.
 
-        Of rows with equal values the one that came first is before the others; nulls come last. The rows of a key come
-        in that order. For tumbling event-time windows, and for the one that ends with the input.
+        Among equal values the row that arrived first is first; nulls come last. The rows of a key are emitted in this
+        order. For tumbling event-time windows, and for the one that ends with the input.
         """
         return self._ranked_rows(count, columns, is_largest=True)
 
     def smallest_rows(self, count: int, *columns: str) -> DataStream:
-        """Return the first `count` rows of each window, smallest values of `columns` first; see `largest_rows`."""
+        """Return the first `count` rows of each window, smallest values of `columns` first.
+
+        Otherwise as `largest_rows`.
+        """
         return self._ranked_rows(count, columns, is_largest=False)
 
     def _ranked_rows(self, count: int, columns: tuple[str, ...], *, is_largest: bool) -> DataStream:
@@ -142,10 +154,10 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
         return ranked_rows(stream, keys, self._assigner, count, columns, is_largest=is_largest)
 
     def _stream_of_whole_rows(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
-        """Return the stream without keys, and their columns; ProgramError where whole rows cannot be picked."""
+        """Return the stream without keys, and the key columns; ProgramError if whole rows cannot be selected."""
         if self._trigger or self._evictor or self._late_tag or self._allowed_lateness_ms:
             raise ProgramError(
-                f"{called} fire once, when a window ends: they take no trigger, evictor, "
+                f"{called} fire once, when a window ends: they accept no trigger, evictor, "
                 "lateness or side output"
             )
         return self._stream_before_keys(called)
@@ -160,7 +172,7 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
         )
 
     def _stream_before_keys(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
-        """Return the stream without keys, and the columns that make them."""
+        """Return the stream without keys, and the key columns."""
         return self._stream.without_keys(), ()
 
     def _aggregated(
@@ -174,7 +186,7 @@ class OneStreamWindows(WindowSettings, Generic[A, P]):
             beside = [name for name, value in keywords.items() if value is not None]
             if beside:
                 raise TypeError(
-                    f"built-in aggregates take no {' and no '.join(beside)}: pass an AggregateFunction for that"
+                    f"built-in aggregates accept no {' and no '.join(beside)}: pass an AggregateFunction for that"
                 )
             return aggregate_columns(self._stream, self._asked(), (aggregate_function, *more))
         check_function(aggregate_function, AggregateFunction, allow_callable=False)
@@ -249,7 +261,10 @@ class AllWindowedStream(OneStreamWindows[AnyAllWindowFunction, AnyProcessAllWind
 
 
 def _function_arguments(more: Sequence[Any], **keywords: Any) -> dict[str, Any]:
-    """Return the keywords, with the values of `more` for the first of them; TypeError where one has no place."""
+    """Return the keywords, with the values of `more` for the first of them.
+
+    TypeError if there are more values than keywords.
+    """
     if len(more) > len(keywords):
         raise TypeError(
             f"aggregate takes {', '.join(keywords)} after an AggregateFunction, "

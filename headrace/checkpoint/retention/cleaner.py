@@ -1,10 +1,10 @@
 """CheckpointCleaner: deletes obsolete snapshots and orphaned files in the background.
 
-Waiting deletions are counted, so that they can be bounded. HeldDeletions holds back those of snapshots that somebody
-reads under a lease, which do not count as waiting; they are looked at again with every further deletion, as each new
-checkpoint brings one. Files that cannot be deleted are logged, and remembered for the end of the job, which tries them
-again; where the job does not end, its next start finds them with `orphans_in`.
-`dispose_savepoint` deletes a savepoint at its user's request. Source: Flink CheckpointsCleaner.
+Waiting deletions are counted, so that they can be bounded. HeldDeletions holds back those of snapshots that are read
+under a lease, which do not count as waiting; they are checked again with every further deletion, which each new
+checkpoint causes. Files that cannot be deleted are logged, and tried again at the end of the job; if the job does not
+end, its next start finds them with `orphans_in`. `dispose_savepoint` deletes a savepoint at its user's request. Source:
+Flink CheckpointsCleaner.
 """
 
 import dataclasses
@@ -37,15 +37,16 @@ from headrace.core.threads import BlockingStarter, start_thread
 
 _LOG: Final = logging.getLogger(__name__)
 HELD_MAX: Final = 64
-"""Checkpoints that wait for readers; of more, the oldest is deleted although it is read, as the storage is finite."""
+"""Maximum number of checkpoints held for readers; above it the oldest is deleted although it is read, to save storage.
+"""
 PARALLEL_THREADS: Final = 4
 FAILED_MAX: Final = 256
-"""Deletions that failed and are remembered; of more, the oldest are left to `orphans_in`."""
+"""Maximum number of remembered failed deletions; above it the oldest are left to `orphans_in`."""
 _OWN: Final = re.compile(r"chk-\d+/(.+)")
 
 
 class HeldDeletions:
-    """Deletions that wait until nobody reads their checkpoint any more, in the order of the checkpoints. One thread.
+    """Deletions that wait until their checkpoint is no longer read, in the order of the checkpoints. One thread.
 
     Files that the checkpoint shares with others wait with it, even if a later checkpoint is the last to refer to them.
     """
@@ -62,12 +63,12 @@ class HeldDeletions:
 
     @property
     def not_seen(self) -> tuple[str, ...]:
-        """Return the folders of the checkpoints that wait because the storage does not tell whether one reads them."""
+        """Return the folders of the checkpoints that wait because the storage does not report whether they are read."""
         return tuple(uri for uri in self._folders if uri in self._not_seen)
 
     @property
     def cause(self) -> str:
-        """Return why the storage does not tell; empty where it does."""
+        """Return the reason why the storage does not report readers; empty if it does."""
         return next(iter(self._not_seen.values()), "")
 
     @property
@@ -75,12 +76,15 @@ class HeldDeletions:
         return tuple(one.folder_uri for one in self._held if one.folder_uri)
 
     def admit(self, deletion: Deletion) -> list[Deletion]:
-        """Return what may be deleted now, of this deletion and of those that wait: their metadata is gone already."""
+        """Return the deletions that may be done now, of this one and the waiting ones.
+
+        Their metadata is already deleted.
+        """
         waiting = [*self._held, deletion]
         leased = [one for one in waiting if self._is_read(one)]
         for one in leased[:-HELD_MAX]:
             _LOG.warning(
-                "%s is deleted although somebody reads it, because more than %d wait for their readers",
+                "%s is deleted although it is being read, because more than %d checkpoints wait for their readers",
                 one.folder_uri,
                 HELD_MAX,
             )
@@ -114,14 +118,14 @@ class HeldDeletions:
         try:
             if self._is_leased(folder):
                 return True
-            # From here on nobody begins to read it; a reader that began just now has written its lease before.
+            # From here on no reader can begin; a reader that began just before has already written its lease.
             remove_file(child_uri(folder, METADATA_NAME))
             return self._is_leased(folder)
         except Exception as error:  # others go on, and this one is looked at again
             self._not_seen[folder] = str(error)
             _LOG.log(
                 logging.DEBUG if is_known else logging.WARNING,
-                "cannot tell whether somebody reads %s, so it is deleted later: %s", folder, error,
+                "cannot find out whether %s is being read, so it is deleted later: %s", folder, error,
             )  # fmt: skip
             return True
 
@@ -133,10 +137,10 @@ class HeldDeletions:
 
 
 class CheckpointCleaner:
-    """Up to `thread_count` threads, which live only while there is something to do. Any thread may call.
+    """Deletes snapshots on up to `thread_count` threads, which exist only while there is work. Any thread may call.
 
     `on_changed` is called with each `waiting_count` in order, on the thread that changed it, and must not block.
-    `fence` raises where another process may have gone on with the job: then nothing is deleted any more.
+    `fence` raises if another process may have continued the job: then nothing is deleted any more.
     """
 
     def __init__(
@@ -167,30 +171,30 @@ class CheckpointCleaner:
 
     @property
     def held_folders(self) -> tuple[str, ...]:
-        """Return the folders of checkpoints that are deleted when nobody reads them any more."""
+        """Return the folders of checkpoints that are deleted once they are no longer read."""
         with self._condition:
             return self._held_folders
 
     @property
     def not_seen_folders(self) -> tuple[str, ...]:
-        """Return the folders of checkpoints of which the storage does not tell whether somebody reads them."""
+        """Return the folders of checkpoints of which the storage does not report whether they are read."""
         with self._condition:
             return self._not_seen
 
     @property
     def failed_uris(self) -> tuple[str, ...]:
-        """Return what could not be deleted so far: folders of checkpoints, and files."""
+        """Return the folders of checkpoints, and the files, that could not be deleted so far."""
         with self._condition:
             return (*self._not_seen, *(uri for one in self._failed for uri in one.uris))
 
     @property
     def cause(self) -> str:
-        """Return why one of `failed_uris` could not be deleted; empty where there are none."""
+        """Return the reason why one of `failed_uris` could not be deleted; empty if there are none."""
         with self._condition:
             return next((one.cause for one in self._failed), self._not_seen_cause)
 
     def detach(self) -> None:
-        """Tell nobody any more how many deletions are not done: who counted them has ended."""
+        """Stop reporting the number of waiting deletions, because its consumer has ended."""
         self._on_changed = lambda count: None
 
     @property
@@ -204,7 +208,7 @@ class CheckpointCleaner:
             self._add(deletion)
 
     def try_failed_again(self) -> None:
-        """Delete in the background what could not be deleted before."""
+        """Retry failed deletions in the background."""
         with self._condition:
             again = [*self._failed, *([Deletion(0, "")] if self._not_seen else [])]
             self._failed.clear()
@@ -222,7 +226,7 @@ class CheckpointCleaner:
             self._start("checkpoint-cleaner", self._run)
 
     def wait_until_done(self, timeout_s: float) -> bool:
-        """Wait until everything is deleted, at most `timeout_s`; return whether it is."""
+        """Wait at most `timeout_s` until everything is deleted; return whether it is."""
         with self._condition:
             return self._condition.wait_for(lambda: self._unfinished_count == 0, timeout_s)
 
@@ -253,10 +257,10 @@ class CheckpointCleaner:
 
 
 def perform_deletion(deletion: Deletion, fence: Callable[[], None] = lambda: None) -> Deletion:
-    """Delete files and folder; log what fails, and return it. `fence` is called before each step, and may raise."""
+    """Delete files and folder; log failures, and return them. `fence` is called before each step, and may raise."""
     level = logging.DEBUG if deletion.is_repeated else logging.WARNING
     folder, cause = deletion.folder_uri, ""
-    # The metadata goes first: a folder without it is no checkpoint, however much of it is left.
+    # Delete the metadata first: a folder without it is not a checkpoint, even if other files are left.
     if folder:
         fence()
         _attempt(lambda: remove_file(child_uri(deletion.folder_uri, METADATA_NAME)), level)
@@ -276,10 +280,10 @@ def perform_deletion(deletion: Deletion, fence: Callable[[], None] = lambda: Non
 
 
 def _attempt(action: Callable[[], None], level: int) -> str:
-    """Do it; return why it failed, or nothing."""
+    """Run the action; return the reason if it failed, else an empty string."""
     try:
         action()
-    except Exception as error:  # of a file system that somebody installed, any may come
+    except Exception as error:  # an installed file system may raise any error
         _LOG.log(level, "a file was not deleted: %s", error)
         return str(error) or type(error).__name__
     return ""
@@ -288,11 +292,11 @@ def _attempt(action: Callable[[], None], level: int) -> str:
 def orphans_in(
     files: Iterable[FileEntry], completed: Iterable[CompletedCheckpoint]
 ) -> list[FileEntry]:
-    """Return those of a job's `files` that no complete checkpoint refers to, as failures leave them behind. Pure.
+    """Return those of a job's `files` to which no complete checkpoint refers, as failures leave them. Pure.
 
-    Called when a driver has taken over and has not begun any checkpoint: incomplete ones will never be complete then.
-    Metadata files stay: they are a complete checkpoint's, or prevent one from being published. So do leases on complete
-    checkpoints, and files outside the folders of checkpoints and `shared`.
+    Called when a driver has taken over but has not begun any checkpoint, so that incomplete ones will never be
+    complete. Metadata files are kept: they belong to a complete checkpoint, or prevent one from being published. Leases
+    on complete checkpoints, and files outside the folders of checkpoints and `shared`, are kept too.
     """
     completed = list(completed)
     used = {file.uri for one in completed for file in one.metadata.files()}
@@ -318,14 +322,14 @@ def dispose_savepoint(
 ) -> CompletedCheckpoint:
     """Delete a savepoint: first its metadata, then its files. MetadataError, CheckpointStorageError.
 
-    SnapshotLeasedError if somebody reads it: nothing was deleted. A reader that begins just now is told that it was
-    disposed of.
+    SnapshotLeasedError if it is being read: then nothing was deleted. A reader that begins at the same time gets an
+    error.
     """
     clock = SystemClock() if clock is None else clock
     snapshot = load_snapshot(path, settings)
     if not snapshot.metadata.kind.is_savepoint:
         raise MetadataError(
-            f"{snapshot.uri} is a checkpoint, which other checkpoints may refer to: only savepoints are disposed of"
+            f"{snapshot.uri} is a checkpoint, to which other checkpoints may refer: only savepoints can be disposed of"
         )
     _check_leases(snapshot.uri, clock)
     remove_file(child_uri(snapshot.uri, METADATA_NAME))

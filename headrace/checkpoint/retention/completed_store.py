@@ -23,7 +23,7 @@ class _Entry:
 
 
 class SharedFiles:
-    """Remembers for each shared file which checkpoint came with it first, and the highest that refers to it."""
+    """Remembers for each shared file the first checkpoint with it, and the highest one that refers to it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -32,7 +32,7 @@ class SharedFiles:
     def register(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
         """Remember the shared ones of `files` for a checkpoint, whether it completes or not.
 
-        CheckpointCorruptedError where one name stands for two contents.
+        CheckpointCorruptedError if one name stands for two contents.
         """
         for file in files:
             if not (file.is_shared and file.uri):
@@ -46,12 +46,15 @@ class SharedFiles:
                 entry.last_used_by = max(entry.last_used_by, checkpoint_id)
 
     def restored(self, checkpoint_id: int, *, is_claimed: bool) -> None:
-        """A checkpoint was restored; unless it was claimed, no file that came with it or before is ever deleted."""
+        """Record a restored checkpoint.
+
+        Unless it was claimed, files of it or of earlier checkpoints are never deleted.
+        """
         if not is_claimed:
             self._highest_not_claimed = max(self._highest_not_claimed, checkpoint_id)
 
     def unused_below(self, lowest_retained_id: int) -> list[str]:
-        """Forget what only lower checkpoints refer to; return the files that are to be deleted."""
+        """Forget files to which only lower checkpoints refer; return the files to be deleted."""
         unused = [
             uri for uri, one in self._entries.items() if one.last_used_by < lowest_retained_id
         ]
@@ -59,7 +62,7 @@ class SharedFiles:
         return sorted(uri for uri, one in entries if one.created_by > self._highest_not_claimed)
 
     def forget_all(self) -> list[str]:
-        """Forget everything, at the end of a job; return the files that are to be deleted."""
+        """Forget everything, at the end of a job; return the files to be deleted."""
         return self.unused_below(self._highest_used + 1)
 
     @property
@@ -69,10 +72,10 @@ class SharedFiles:
 
 @dataclass(frozen=True)
 class Deletion:
-    """Files to delete with one checkpoint: its folder (empty: none), then files that no other one refers to.
+    """Files to delete with one checkpoint: its folder (empty: none), then files to which no other one refers.
 
-    `shared_uris`: all files outside of its folder that it refers to, also those that others refer to. `is_repeated`: it
-    has failed before, and the log says so. `cause`: why it has failed.
+    `shared_uris`: all files outside its folder to which it refers, including those to which others refer.
+    `is_repeated`: it has failed before, and was logged. `cause`: the reason of its failure.
     """
 
     checkpoint_id: int
@@ -89,7 +92,7 @@ class Deletion:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to delete."""
         return not (self.folder_uri or self.file_uris)
 
 
@@ -118,18 +121,18 @@ class CompletedCheckpointStore:
 
     @property
     def has_own(self) -> bool:
-        """Whether one of the job's own checkpoints is complete, so that no other snapshot is needed any more."""
+        """Return whether one of the job's own checkpoints is complete, so that no other snapshot is needed."""
         return any(one.checkpoint_id not in self._not_owned for one in self._checkpoints)
 
     def restore(self, checkpoint: CompletedCheckpoint, *, is_claimed: bool) -> None:
-        """Begin with a snapshot that the job did not make itself, or is taking over."""
+        """Begin with a snapshot that the job did not make, or that it takes over."""
         if not is_claimed:
             self._not_owned.add(checkpoint.checkpoint_id)
         self.shared.restored(checkpoint.checkpoint_id, is_claimed=is_claimed)
         self._put(checkpoint)
 
     def add_savepoint(self, savepoint: CompletedCheckpoint) -> list[Deletion]:
-        """Go on from a savepoint that this very job has made: it subsumes older ones, but belongs to its user."""
+        """Continue from a savepoint that this job has made: it subsumes older ones, but belongs to its user."""
         self._not_owned.add(savepoint.checkpoint_id)
         return self.add(savepoint)
 
@@ -168,7 +171,9 @@ class CompletedCheckpointStore:
 
     def _put(self, checkpoint: CompletedCheckpoint) -> None:
         latest = self.latest
-        assert latest is None or latest.checkpoint_id < checkpoint.checkpoint_id, "ids must rise"
+        assert latest is None or latest.checkpoint_id < checkpoint.checkpoint_id, (
+            "ids must increase"
+        )
         self._checkpoints.append(checkpoint)
         self.shared.register(checkpoint.checkpoint_id, checkpoint.metadata.files())
 
@@ -181,7 +186,7 @@ class CompletedCheckpointStore:
         for one in self._checkpoints[:-1]:
             if len(self._checkpoints) - len(given_up) <= self._retained_count:
                 break
-            # Increments build on the newest that is no savepoint, unless the job stops with a savepoint.
+            # Incremental checkpoints build on the newest checkpoint, not on a savepoint unless the job stops with it.
             if one is newest_checkpoint and not newest.metadata.kind.is_synchronous:
                 continue
             given_up.append(one)
@@ -195,9 +200,9 @@ class CompletedCheckpointStore:
 
 
 def is_kept(status: JobStatus, retention: ExternalizedCheckpointRetention) -> bool:
-    """Whether checkpoints outlive a job with this last status.
+    """Return whether checkpoints outlive a job with this last status.
 
-    A suspended job goes on elsewhere, and one that FAILED may go on once the cause is removed.
+    A suspended job continues elsewhere, and one that FAILED may continue once the cause is removed.
     """
     match status:
         case JobStatus.FINISHED:

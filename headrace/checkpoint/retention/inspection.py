@@ -38,20 +38,20 @@ WHAT_TO_NAME: Final = (
 
 
 class SnapshotCondition(enum.Enum):
-    """Conditions of a snapshot, which decide what may be done with it."""
+    """Conditions of a snapshot, which decide how it may be used."""
 
     COMPLETE = "complete"
     UNTRUSTED = "not to be trusted"
-    """Readable, but not written with this key, or changed since: it is not restored."""
+    """Readable, but not written with this key, or changed since: it cannot be restored."""
     DAMAGED = "damaged"
     UNPUBLISHED = "unpublished"
-    """Under way, or left behind by a driver that died."""
+    """In progress, or left by a driver that died."""
     ABANDONED = "given up"
 
 
 @dataclass(frozen=True)
 class InspectedSnapshot:
-    """One snapshot. `metadata` is None if it cannot be read; `reason` says why the snapshot is not complete."""
+    """One snapshot. `metadata` is None if it cannot be read; `reason` explains why the snapshot is not complete."""
 
     uri: str
     condition: SnapshotCondition
@@ -62,7 +62,7 @@ class InspectedSnapshot:
 def find_snapshots(path: str) -> list[str]:
     """Return the folders of all snapshots at a path: a snapshot's, a job's or several jobs' folder.
 
-    CheckpointStorageError.
+    Raises CheckpointStorageError.
     """
     if not path:
         raise CheckpointStorageError("look for", "''", "the path is empty", WHAT_TO_NAME)
@@ -106,7 +106,7 @@ def _is_file(uri: str) -> bool:
             raise
         # The storage does not fail: Arrow knows no file system for it.
         reason = " ".join(str(error.__cause__).split())
-        remedy = "see whether the scheme is spelt right, and whether what brings its file system is installed"
+        remedy = "check the spelling of the scheme, and that the package with its file system is installed"
         raise CheckpointStorageError("look for", uri, reason, remedy) from error
 
 

@@ -5,8 +5,8 @@
 A reader writes its lease and looks for the metadata *afterwards*; the cleaner looks for leases, deletes the metadata,
 and looks once more before it deletes any other file. So one of the two sees the other. Several readers may share a
 lease, as tasks of Spark do: each renews it, and it expires when none does, as with a reader that is killed. Only a sole
-holder gives it back. Clocks of different machines are compared: they may differ by less than two thirds of a lease.
-All functions block.
+holder gives the lease back. Clocks of different machines are compared: they may differ by less than two thirds of a
+lease. All functions block.
 Source: Gray and Cheriton 1989.
 """
 
@@ -49,7 +49,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Lease:
-    """The right of one reader to find a snapshot's files; it travels to whoever reads a part.
+    """The right of one reader to find a snapshot's files; it is sent to the readers of its parts.
 
     `renewed_ms`: the time from which this copy need not be renewed for a third of `duration_ms`.
     """
@@ -62,7 +62,7 @@ class Lease:
     clock: Clock = dataclasses.field(default_factory=SystemClock)
 
     def renewed(self, *, is_certain: bool = True) -> "Lease":
-        """Renew the lease, or take it anew if it has expired. SnapshotSubsumedError.
+        """Renew the lease, or take it anew if it has expired. Raises SnapshotSubsumedError.
 
         Without `is_certain` this does nothing before a third of its time is over.
         """
@@ -114,7 +114,7 @@ def take_lease(
     duration_ms: int = LEASE_DURATION_MS,
     clock: Clock | None = None,
 ) -> Lease | None:
-    """Return a lease on a snapshot; None if this process may not write there: then files may go at any time.
+    """Return a lease on a snapshot; None if this process may not write there: then files may be deleted at any time.
 
     `holder`: a description of the reader, for people. SnapshotSubsumedError if the snapshot does not exist any more.
     """
@@ -141,7 +141,7 @@ def live_leases(snapshot_uri: str, now_ms: int) -> list[LeaseRecord]:
 
 
 def subsumed(snapshot_uri: str, what: str = "") -> SnapshotSubsumedError:
-    """Return the error for a snapshot that does not exist any more. `what`: the file that is missing."""
+    """Return the error for a snapshot that no longer exists. `what`: the missing file."""
     ids: list[int] = []
     with contextlib.suppress(CheckpointStorageError):
         ids = published_ids_beside(snapshot_uri)
@@ -164,7 +164,7 @@ def _check_published(lease: Lease) -> None:
 
 
 def _forget_ended(snapshot_uri: str, now_ms: int) -> None:
-    """Delete expired leases, as readers leave behind that were killed."""
+    """Delete expired leases, which killed readers leave."""
     for one in _entries(snapshot_uri):
         record = _record_at(one.uri, now_ms)
         if record is not None and record.expires_ms <= now_ms:
@@ -183,7 +183,7 @@ def _entries(snapshot_uri: str) -> list[FileEntry]:
 def _record_at(uri: str, now_ms: int) -> LeaseRecord | None:
     """Read a lease; return None if it was given back.
 
-    An unreadable one counts as taken just now: on file systems without atomic replacement a lease is unreadable while
+    An unreadable lease counts as just taken: on file systems without atomic replacement a lease is unreadable while
     it is renewed.
     """
     try:

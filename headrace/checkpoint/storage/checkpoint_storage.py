@@ -1,10 +1,10 @@
 """CheckpointStorage: the coordinator's storage of a job's snapshots, which creates, publishes and finds them.
 
-    <dir>/<job id>/chk-7/_metadata      checkpoint 7 is complete exactly when this file is there
-    <dir>/<job id>/chk-7/…              files that only this checkpoint refers to
-    <dir>/<job id>/shared/…             files that later checkpoints may refer to as well
+    <dir>/<job id>/chk-7/_metadata      checkpoint 7 is complete if and only if this file exists
+    <dir>/<job id>/chk-7/…              files of this checkpoint alone
+    <dir>/<job id>/shared/…             files to which later checkpoints may refer too
     <dir>/<job id>/taskowned/…          files that tasks manage and delete themselves
-    <dir>/<job id>/newest               the id that was published last, for listings that lag behind
+    <dir>/<job id>/newest               the last published id, for storage whose listings lag behind
     <target>/savepoint-1a2b3c-4d5e6f…/  a savepoint, with all its files
 
 All calls block. Source: Flink FsCheckpointStorageAccess, AbstractFsCheckpointStorageAccess.
@@ -82,7 +82,10 @@ class CheckpointStorage(Protocol):
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
     ) -> CheckpointOptions:
-        """Create the location of a snapshot and return `options` with its URIs. `target`: the folder of a savepoint."""
+        """Create the location of a snapshot and return `options` with its URIs.
+
+        `target`: the folder for a savepoint.
+        """
         ...
 
     def publish(
@@ -90,14 +93,14 @@ class CheckpointStorage(Protocol):
     ) -> CompletedCheckpoint:
         """Make a snapshot complete, once and for all.
 
-        CheckpointFencedError, CheckpointExistsError: it is not ours. PublicationUnknownError: it may be complete or
-        not, so keep its files. Any other CheckpointStorageError: it is not complete and never will be.
+        CheckpointFencedError or CheckpointExistsError: another driver owns it. PublicationUnknownError: it may be
+        complete or not, so keep its files. Any other CheckpointStorageError: it is not complete and never will be.
         """
         ...
 
 
 class CheckpointsInMemory:
-    """Leaves checkpoints in the memory of the driver that publishes them; savepoints lie in files all the same."""
+    """Keeps checkpoints in the memory of the driver that publishes them; savepoints are nevertheless files."""
 
     def __init__(self, savepoints: "SavepointPlaces") -> None:
         self.checkpoint_folder: Final = ""
@@ -141,7 +144,7 @@ class CheckpointsInFiles:
 
     @property
     def shared_folder(self) -> str:
-        """Return the folder of files that several checkpoints may refer to."""
+        """Return the folder of files to which several checkpoints may refer."""
         return child_uri(self.checkpoint_folder, "shared")
 
     def prepare(self) -> None:
@@ -173,7 +176,7 @@ class CheckpointsInFiles:
         return published
 
     def _tell_newest(self, checkpoint_id: int) -> None:
-        """Write the newest id down for readers of a listing that lags behind; the checkpoint counts without it."""
+        """Write the newest id for readers of a listing that lags behind; the checkpoint is complete without it."""
         uri = child_uri(self.checkpoint_folder, _NEWEST)
         try:
             token = f"{checkpoint_id}-{self._lineage.epoch}"
@@ -216,7 +219,7 @@ class SavepointPlaces:
 def open_checkpoint_storage(
     settings: Settings, job_id: JobId, lineage: Lineage, random: SeededRandom | None = None
 ) -> CheckpointStorage:
-    """Return the storage that the settings ask for. ConfigurationError."""
+    """Return the storage that the settings name. ConfigurationError."""
     savepoints = SavepointPlaces(settings, job_id, system_random() if random is None else random)
     if storage_kind(settings) is CheckpointStorageKind.JOBMANAGER:
         return CheckpointsInMemory(savepoints)
@@ -239,7 +242,10 @@ def job_folder(settings: Settings, job_id: JobId) -> str:
 def publish_metadata(
     metadata: CheckpointMetadata, folder: str, key: MetadataKey
 ) -> CompletedCheckpoint:
-    """Put the metadata into its folder, which makes the snapshot complete. The errors of CheckpointStorage.publish."""
+    """Put the metadata into its folder, which makes the snapshot complete.
+
+    Raises the errors of CheckpointStorage.publish.
+    """
     uri = child_uri(folder, METADATA_NAME)
     content = encode_metadata(metadata, key, folder)
     token = key.mac_of(content)[:16]
@@ -253,7 +259,7 @@ def publish_metadata(
 
 
 def _was_published_after_all(uri: str, content: bytes, epoch: int, token: str) -> bool:
-    """Look, after an error, whether the metadata is there; if not, prevent that it ever will be."""
+    """Check, after an error, whether the metadata exists; if not, prevent it from ever being published."""
     try:
         if is_there(uri):
             return bytes(read_all(uri)) == content
@@ -289,7 +295,7 @@ def ids_in(folder: str) -> list[int]:
 
 
 def load_completed(folder: str, key: MetadataKey) -> CompletedCheckpoint | None:
-    """Return the snapshot in a folder; None where it is not complete. MetadataError, CheckpointStorageError."""
+    """Return the snapshot in a folder; None if it is not complete. MetadataError, CheckpointStorageError."""
     uri = child_uri(folder, METADATA_NAME)
     if not is_there(uri):
         return None
@@ -306,7 +312,7 @@ def load_completed(folder: str, key: MetadataKey) -> CompletedCheckpoint | None:
 
 
 def load_snapshot(path: str, settings: Settings) -> CompletedCheckpoint:
-    """Return the checkpoint or savepoint that a user named: its folder or its `_metadata`. MetadataError."""
+    """Return the checkpoint or savepoint that a user named by its folder or its `_metadata`. MetadataError."""
     folder = snapshot_folder(path)
     found = load_completed(folder, metadata_key(settings))
     if found is None:
@@ -315,19 +321,19 @@ def load_snapshot(path: str, settings: Settings) -> CompletedCheckpoint:
 
 
 def snapshot_folder(path: str) -> str:
-    """Return the folder of a snapshot that is named by it or by its metadata file."""
+    """Return the folder of a snapshot from the path of the folder or of its metadata file."""
     uri = absolute_uri(path)
     return parent_uri(uri) if file_name_of(uri) == METADATA_NAME else uri
 
 
 def is_published(folder: str) -> bool:
-    """Whether a folder has metadata, readable or not, that was not given up. CheckpointStorageError."""
+    """Return whether a folder has metadata, readable or not, that was not given up. CheckpointStorageError."""
     uri = child_uri(folder, METADATA_NAME)
     return is_there(uri) and not is_abandonment(read_all(uri))
 
 
 def nearby_snapshots(folder: str) -> tuple[str, ...]:
-    """Return up to five complete snapshots in a folder or, where it has none, beside it, checkpoints newest first."""
+    """Return up to five complete snapshots in a folder or, if it has none, next to it, checkpoints newest first."""
     with contextlib.suppress(CheckpointStorageError):
         for place in (folder, parent_uri(folder)):
             names = [name for name in folders_in(place) if name.startswith(("chk-", "savepoint-"))]
@@ -339,13 +345,13 @@ def nearby_snapshots(folder: str) -> tuple[str, ...]:
 
 
 def _newest_first(name: str) -> tuple[int, str]:
-    """Order names of checkpoints by their ids, which are numbers, the largest first, and others behind them."""
+    """Return a sort key for names of checkpoints: the largest id first, then others."""
     kind, _, number = name.rpartition("-")
     return (-int(number), "") if kind == "chk" and number.isdecimal() else (1, name)
 
 
 def published_ids_beside(folder: str) -> list[int]:
-    """Return the ids of the complete checkpoints in the folder that a checkpoint lies in, in order."""
+    """Return the ids of the complete checkpoints next to a checkpoint's folder, in order."""
     job = parent_uri(folder)
     return [one for one in ids_in(job) if is_published(child_uri(job, f"chk-{one}"))]
 

@@ -3,10 +3,10 @@
     If-None-Match: *         create
     If-Match: <entity tag>   replace what was seen
 
-The store itself compares and writes in one step, so that one of two writers gets a refusal, and a request that was on
-its way for long changes nothing that was written meanwhile. Each object carries the token of its writer: a request that
-is repeated because its answer was lost is refused for what it has itself written, and only the token tells that from
-the object of somebody else. pyarrow, which reads and lists, knows no conditions. All calls block. OSError.
+The store itself compares and writes in one step, so that one of two writers is refused, and a delayed request does not
+overwrite newer content. Each object carries the token of its writer: a request that is repeated after a lost answer is
+refused because of its own object, and only the token tells that from another writer's object. pyarrow, which reads and
+lists, has no conditional writes. All calls block, and raise OSError.
 """
 
 import errno
@@ -25,16 +25,16 @@ _ATTEMPTS_MAX: Final = 3
 _TOKEN: Final = "headrace-token"
 _MISSING: Final = 404
 _CONFLICT: Final = 409
-"""Another conditional write of the same object is under way: to be tried again."""
+"""Status: another conditional write of the same object is in progress; try again."""
 _REFUSED: Final = 412
-"""The condition is not met."""
+"""Status: the condition is not met."""
 _UNKNOWN: Final = 501
-"""Answer of a store that says that it does not know conditions."""
+"""Status of a store without conditional writes."""
 _NUMBERS: Final = {401: errno.EACCES, 403: errno.EACCES, _MISSING: errno.ENOENT}
 
 
 class S3ClientMissingError(HostError):
-    """Conditional writes in S3 were asked for, and its client is not installed."""
+    """Raised if conditional writes in S3 are needed, but the client package is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,13 +44,13 @@ class S3ClientMissingError(HostError):
 
 
 class S3ConditionalWrites:
-    """Writes with conditions to one store, with the credentials and the endpoint that its URIs name, as pyarrow does.
+    """Writes conditionally to one store, with the credentials and endpoint of its URIs, as pyarrow reads them.
 
     Paths begin with the bucket. Any thread may call it.
     """
 
     def __init__(self, user: str | None, password: str | None, options: str, region: str) -> None:
-        """`options`: the part of a URI behind `?`. ImportError."""
+        """`options`: the part of a URI after `?`. Raises ImportError."""
         import boto3.session
         import botocore.config
         import botocore.exceptions
@@ -88,9 +88,9 @@ class S3ConditionalWrites:
     def open(
         user: str | None, password: str | None, options: str, region: str, *, is_needed: bool
     ) -> "S3ConditionalWrites | None":
-        """Return the writer of a store, one for all its URIs; None where the client for it is not installed.
+        """Return the writer of a store, one for all its URIs; None if the client package is not installed.
 
-        S3ClientMissingError where `is_needed`.
+        S3ClientMissingError if `is_needed`.
         """
         try:
             return _opened(user, password, options, region)
@@ -100,15 +100,15 @@ class S3ConditionalWrites:
             return None
 
     def is_honoured(self, path: str) -> bool:
-        """Return whether the store obeys conditions: it is tried once for each bucket, with an object beside `path`."""
+        """Return whether the store obeys conditions; tested once per bucket, with an object next to `path`."""
         bucket = path.partition("/")[0]
         if bucket not in self._honoured:
             token = secret_token().hex()[:16]
             self._honoured[bucket] = self._try(f"{path.rpartition('/')[0]}/.conditions-{token}")
             if not self._honoured[bucket]:
                 _LOG.warning(
-                    "the store of the bucket '%s' ignores conditions of writes: two drivers of one job must not run "
-                    "at the same time there", bucket,
+                    "the store of the bucket '%s' ignores conditional writes: two drivers of one job must not run "
+                    "there at the same time", bucket,
                 )  # fmt: skip
         return self._honoured[bucket]
 
@@ -119,15 +119,15 @@ class S3ConditionalWrites:
         return self._tag_of(path, token) is not None
 
     def replace_own(self, path: str, content: bytes, token: str) -> bool:
-        """Replace an object that was created with this token; return False where another one is there, or none."""
+        """Replace an object that was created with this token; return False if there is none, or another one."""
         for _ in range(_ATTEMPTS_MAX):
             tag = self._tag_of(path, token)
             if tag is None:
                 return False
             if self._write(path, content, token, (_REFUSED, _MISSING), IfMatch=tag):
                 return True
-            # Replaced by an earlier request of its own, which has arrived late, or by somebody else: the token tells.
-        raise OSError(errno.EAGAIN, "it was changed again and again meanwhile")
+            # Replaced by its own delayed request, or by another writer: the token shows which.
+        raise OSError(errno.EAGAIN, "it was changed repeatedly by other writers")
 
     def _try(self, path: str) -> bool:
         other = '"00000000000000000000000000000000"'
@@ -144,7 +144,7 @@ class S3ConditionalWrites:
     def _write(
         self, path: str, content: bytes, token: str, refusals: tuple[int, ...], **condition: str
     ) -> bool:
-        """Write under a condition; return False where the answer is one of the refusals."""
+        """Write under a condition; return False if the answer is one of the refusals."""
         bucket, _, key = path.partition("/")
         for _ in range(_ATTEMPTS_MAX):
             status, _ = self._request(
@@ -156,10 +156,10 @@ class S3ConditionalWrites:
             )
             if status != _CONFLICT:
                 return status not in refusals
-        raise OSError(errno.EAGAIN, "others write it at the same time, again and again")
+        raise OSError(errno.EAGAIN, "others wrote it repeatedly at the same time")
 
     def _tag_of(self, path: str, token: str) -> str | None:
-        """Return the entity tag of an object that was written with this token; None where none is there."""
+        """Return the entity tag of an object that was written with this token, or None."""
         bucket, _, key = path.partition("/")
         status, found = self._request(
             path, lambda: self._client.head_object(Bucket=bucket, Key=key), (_MISSING,)
@@ -169,7 +169,7 @@ class S3ConditionalWrites:
         return found["ETag"]
 
     def _request(self, path: str, call: Any, expected: tuple[int, ...] = ()) -> tuple[int, Any]:
-        """Return the status of a request and its answer. OSError for a status that is neither 2xx nor expected."""
+        """Return a request's status and answer. OSError for a status that is neither 2xx nor expected."""
         try:
             answer = call()
         except self._failures as error:

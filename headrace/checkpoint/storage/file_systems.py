@@ -1,7 +1,7 @@
 """File system operations for checkpoints, by path or URI. They block, and raise CheckpointStorageError.
 
 Local folders are used with the operating system's own calls (`local_files`), because pyarrow cannot make a file durable
-or create one only if it is absent; S3 does that itself (`conditional_writes`). All else is pyarrow's.
+or create one only if it is absent; S3 does that itself (`conditional_writes`). Everything else uses pyarrow.
 Source: Flink FileSystem.
 """
 
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.checkpoint.errors import MAKE_FOLDER, PUBLISH, CheckpointStorageError
 from headrace.checkpoint.storage.conditional_writes import S3ConditionalWrites
 from headrace.checkpoint.storage.local_files import (
     OWNER_ONLY,
@@ -33,23 +33,23 @@ from headrace.core.entry_points import entry_point_names, load_entry_point
 
 T = TypeVar("T")
 OpenFileSystem: TypeAlias = Callable[[str], tuple[Any, str]]
-"""From a URI to a pyarrow file system and the path on it."""
+"""Function from a URI to a pyarrow file system and the path on it."""
 
 ENTRY_POINT_GROUP_FILE_SYSTEMS: Final = "headrace.file_systems"
-"""By scheme of URIs, functions from a folder's URI to a pyarrow file system and the path on it."""
+"""Entry points by URI scheme: functions from a folder's URI to a pyarrow file system and the path on it."""
 STREAM_BYTES: Final = 1 << 20
 _REMOVAL_ATTEMPTS: Final = 16
 _LISTING_ATTEMPTS: Final = 16
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]+")
-"""Names of files on folders until they are whole: `.<name>.<token>`."""
+"""Names of incomplete files in folders: `.<name>.<token>`."""
 _LEFTOVER_AGE_MS: Final = 600_000
-"""Age at which a temporary file has no writer any more. One that comes back all the same fails to write, once."""
+"""Age at which a temporary file counts as abandoned. A writer that is still alive then fails once."""
 _SCHEMES: Final[dict[str, OpenFileSystem]] = {}
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file below a folder: its URI, its path relative to the folder, size, and when it changed (None: unknown)."""
+    """One file below a folder: URI, path relative to the folder, size, and time of the last change (None: unknown)."""
 
     uri: str
     relative_path: str
@@ -64,7 +64,7 @@ def register_file_system(scheme: str, open_file_system: OpenFileSystem) -> None:
 
 
 def absolute_uri(path: str) -> str:
-    """Return a URI as it is, and a path as an absolute one, `~` resolved; without a slash at the end."""
+    """Return a URI unchanged, and a path as an absolute one, with `~` resolved; without a slash at the end."""
     if not is_uri(path):
         return str(Path(path).expanduser().absolute())
     place, options = _without_options(path)
@@ -72,12 +72,12 @@ def absolute_uri(path: str) -> str:
 
 
 def is_uri(path: str) -> bool:
-    """Whether a text names its file system."""
+    """Return whether a text is a URI, which names its file system."""
     return "://" in path or path.startswith("file:")
 
 
 def is_whole(path: str) -> bool:
-    """Whether a path means the same in every folder: it is a URI, or absolute once `~` is resolved."""
+    """Return whether a path is independent of the current folder: a URI, or absolute once `~` is resolved."""
     return is_uri(path) or path.startswith(("/", "~"))
 
 
@@ -96,7 +96,7 @@ def parent_uri(uri: str) -> str:
 def path_below(folder_uri: str, uri: str) -> str:
     """Return the path of a file relative to a folder above it, as `child_uri` takes it."""
     folder, options = _without_options(folder_uri)
-    assert uri.startswith(f"{folder}/"), f"{uri} lies outside of {folder_uri}"
+    assert uri.startswith(f"{folder}/"), f"{uri} is outside of {folder_uri}"
     return uri[len(folder) + 1 :].removesuffix(options)
 
 
@@ -114,7 +114,7 @@ def _without_options(uri: str) -> tuple[str, str]:
 
 
 def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file under an unused name, and make its folder; after a failure the file is deleted."""
+    """Write a file under an unused name, creating its folder; after a failure the file is deleted."""
     system, path = _place_of("write", uri)
     try:
         if isinstance(system, fs.LocalFileSystem):
@@ -131,8 +131,8 @@ def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
 def put_if_absent(uri: str, content: bytes, token: str) -> bool:
     """Create a file with this content unless it exists; return whether it was created.
 
-    `token`: unique. Where `creates_atomically`, two simultaneous writers never both get True, and the file is durable
-    when this returns. Elsewhere it looks, moves and reads back, which both may pass.
+    `token`: a unique text. If `creates_atomically`, two simultaneous writers never both get True, and the file is
+    durable when this returns. Elsewhere this checks, moves and reads back, which both writers may pass.
     """
     system, path = _place_of("publish", uri)
     folder, _, name = path.rpartition("/")
@@ -145,13 +145,13 @@ def put_if_absent(uri: str, content: bytes, token: str) -> bool:
             return store.put(path, content, token)
         return _put_remote(system, path, temporary, content)
     except (OSError, pa.ArrowException) as error:
-        raise CheckpointStorageError.of("publish", uri, error) from error
+        raise CheckpointStorageError.of(PUBLISH, uri, error) from error
 
 
 def replace_file(uri: str, content: bytes, token: str, *, is_hint: bool = False) -> None:
     """Write a small file, and replace an earlier one atomically.
 
-    `is_hint`: nobody relies on the file after a loss of power, so it is not synced.
+    `is_hint`: the file is not needed after a loss of power, so it is not synced.
     """
     system, path = _place_of("write", uri)
     folder, _, name = path.rpartition("/")
@@ -170,9 +170,9 @@ def replace_file(uri: str, content: bytes, token: str, *, is_hint: bool = False)
 
 
 def replace_own_hint(uri: str, content: bytes, token: str) -> bool:
-    """Replace a file that `put_if_absent` has created with this token; return False where that one is not there now.
+    """Replace a file that `put_if_absent` created with this token; return False if it is not there any more.
 
-    On folders nobody looks: there the caller is its only writer. After a loss of power nobody may rely on the file.
+    In folders this is not checked, because the caller is the only writer. The file may be lost with the power.
     """
     system, path = _place_of("write", uri)
     store = _conditional_writes(uri, system)
@@ -184,9 +184,9 @@ def replace_own_hint(uri: str, content: bytes, token: str) -> bool:
 
 
 def creates_atomically(uri: str) -> bool:
-    """Whether `put_if_absent` lets one of two simultaneous writers win there. Asks an object store. ConfigurationError.
+    """Return whether `put_if_absent` lets only one of two simultaneous writers win. Asks an object store.
 
-    S3ClientMissingError where only the client for that is missing.
+    ConfigurationError. S3ClientMissingError if only the client package is missing.
     """
     system, path = _place_of("look for", uri)
     if isinstance(system, fs.LocalFileSystem):
@@ -197,7 +197,7 @@ def creates_atomically(uri: str) -> bool:
 
 
 def makes_names_at_once(uri: str) -> bool:
-    """Whether, after `put_if_absent` has failed there, the name exists or never will."""
+    """Return whether, after `put_if_absent` has failed, the name exists now or never will."""
     system, _ = _place_of("look for", uri)
     return isinstance(system, fs.LocalFileSystem)
 
@@ -226,14 +226,14 @@ def read_parts(uri: str) -> Iterator[bytes]:
 
 
 def is_there(uri: str) -> bool:
-    """Whether a file or folder exists."""
+    """Return whether a file or folder exists."""
     system, path = _place_of("look for", uri)
     with _errors("look for", uri):
         return system.get_file_info(path).type != fs.FileType.NotFound
 
 
 def is_there_or_never(uri: str) -> bool:
-    """Whether a file exists that `put_if_absent` did not create; where it does not, no writer creates it any more.
+    """Return whether a file exists that `put_if_absent` did not create; if not, no writer will create it any more.
 
     Without hard links a writer may have claimed the name and not yet have published the file.
     """
@@ -275,10 +275,10 @@ def folders_in(uri: str) -> list[str]:
 
 
 def folder_entries(system: Any, path: str, *, is_recursive: bool = False) -> list[Any]:
-    """Return the FileInfo of all that a folder of a pyarrow file system holds; nothing if it does not exist. OSError.
+    """Return the FileInfo of all entries of a folder of a pyarrow file system; none if it does not exist. OSError.
 
-    Arrow lists a local folder first and looks whether it exists only after that has failed: a folder that somebody else
-    makes in between is reported as not found, in spite of `allow_not_found`, and is listed once more here.
+    Arrow lists a local folder first and checks whether it exists only after that has failed: a folder that is created
+    in between is reported as not found, in spite of `allow_not_found`, and is therefore listed once more.
     """
     selector = fs.FileSelector(path, allow_not_found=True, recursive=is_recursive)
     for _ in range(_LISTING_ATTEMPTS - 1):
@@ -288,12 +288,12 @@ def folder_entries(system: Any, path: str, *, is_recursive: bool = False) -> lis
 
 
 def make_folder(uri: str, *, is_shared: bool = False) -> None:
-    """Make a folder and those above it, if they do not exist; on this machine for their owner alone.
+    """Make a folder and its parents, if they do not exist; on this machine accessible to their owner alone.
 
-    `is_shared`: with the permissions that the process's umask leaves. Files have the permissions of their folder.
+    `is_shared`: with the permissions given by the process's umask. Files have the permissions of their folder.
     """
-    system, path = _place_of("make the folder", uri)
-    with _errors("make the folder", uri):
+    system, path = _place_of(MAKE_FOLDER, uri)
+    with _errors(MAKE_FOLDER, uri):
         if isinstance(system, fs.LocalFileSystem):
             make_local(path, 0o777 if is_shared else OWNER_ONLY)
         else:
@@ -313,7 +313,7 @@ def remove_file(uri: str) -> None:
 
 
 def remove_leftovers(entries: Iterable[FileEntry], now_ms: int) -> None:
-    """Delete temporary files whose writer died between writing them and giving them their name. `now_ms`: wall time."""
+    """Delete temporary files whose writer died before renaming them. `now_ms`: wall time."""
     for entry in entries:
         is_old = entry.modified_ms is not None and entry.modified_ms < now_ms - _LEFTOVER_AGE_MS
         if is_old and _TEMPORARY.fullmatch(posixpath.basename(entry.relative_path)):
@@ -340,7 +340,7 @@ def remove_folder(uri: str) -> None:
 
 
 def remove_empty_folder(uri: str) -> None:
-    """Delete an empty folder of this machine; on other file systems this is not atomic, and is not done."""
+    """Delete an empty folder of this machine; on other file systems this is not atomic, so it does nothing."""
     system, path = _place_of("delete", uri)
     if isinstance(system, fs.LocalFileSystem):
         with contextlib.suppress(OSError):
@@ -365,7 +365,7 @@ def _place_of(operation: str, uri: str) -> tuple[Any, str]:
 def _conditional_writes(
     uri: str, system: Any, *, is_needed: bool = False
 ) -> S3ConditionalWrites | None:
-    """Return the writer of an object store that knows conditions; None where there is none, or no client for it."""
+    """Return the conditional writer of an object store; None if it has none, or the client package is missing."""
     parts = urlsplit(uri)
     if parts.scheme != "s3" or _opener_of("s3") is not None:
         return None
@@ -406,7 +406,7 @@ def _write_remote(system: Any, path: str, parts: Iterable[bytes | memoryview]) -
             size_bytes += memoryview(part).nbytes
     found = system.get_file_info(path).size
     if found != size_bytes:
-        raise OSError(errno.EIO, f"{size_bytes} bytes were written, and {found} have arrived")
+        raise OSError(errno.EIO, f"{size_bytes} bytes were written, but the file has {found}")
 
 
 def _put_remote(system: Any, path: str, temporary: str, content: bytes) -> bool:

@@ -1,15 +1,15 @@
 """Lineage: fences off old drivers of a job and gives out checkpoint ids, from an append-only record in the storage.
 
 A lineage is one logical job over restarts and savepoints, for as long as state is carried forward. Each start of a
-driver takes the next *epoch*, which fences off every earlier driver; ids rise strictly over all of them and are never
-used again, because sinks identify committed output by them.
+driver takes the next *epoch*, which fences off every earlier driver; ids increase strictly over all of them and are
+never reused, because sinks identify committed output by them.
 
-    <dir>/<job id>/lineage                         which lineage a job belongs to
+    <dir>/<job id>/lineage                         the lineage to which a job belongs
     <dir>/lineages/<lineage>/epoch-00000002        made by the driver that took epoch 2
-    <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where snapshot 7 would lie
+    <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; has the place of snapshot 7
 
-All are created only if absent, so that two drivers never have the same. Their content is sealed with the user's key,
-because it decides where the next driver makes files.
+All files are created only if absent, so that two drivers never take the same epoch or id. Their content is sealed with
+the user's key, because it decides where the next driver makes files.
 
 The folder of a savepoint is its user's choice, known only once the savepoint has its id. A driver writes it into its
 record and looks for a later epoch *afterwards*; a later driver takes its epoch and reads the records *afterwards*. So
@@ -43,7 +43,7 @@ from headrace.core.randomness import SeededRandom
 _ATTEMPTS_MAX: Final = 64
 _JOB_RECORD: Final = "lineage"
 _KEPT_MAX: Final = 64
-"""Records of ids that are not known to be decided: older ones are forgotten, as they time out long before."""
+"""Maximum number of undecided ids that are kept: older ones are dropped, because they time out long before."""
 
 
 class Lineage(Protocol):
@@ -51,12 +51,12 @@ class Lineage(Protocol):
 
     @property
     def lineage_id(self) -> str:
-        """Hex digits that stay the same over restarts."""
+        """Hexadecimal digits that stay the same over restarts."""
         ...
 
     @property
     def folder_uri(self) -> str:
-        """Return the folder of its record; empty: it is nowhere but here."""
+        """Return the folder of its record; empty if it is only in memory."""
         ...
 
     @property
@@ -65,9 +65,9 @@ class Lineage(Protocol):
         ...
 
     def take_id(self, folder_uri: str = "") -> int:
-        """Return the next id, which nobody else ever gets. CheckpointFencedError, CheckpointStorageError.
+        """Return the next id, which is never given out again. CheckpointFencedError, CheckpointStorageError.
 
-        `folder_uri`: where checkpoints of this job lie, as later drivers must know.
+        `folder_uri`: the folder of this job's checkpoints, which later drivers must know.
         """
         ...
 
@@ -76,7 +76,7 @@ class Lineage(Protocol):
         ...
 
     def decided(self, checkpoint_id: int) -> None:
-        """Record that a checkpoint was published or given up, so that later drivers need not shut it out."""
+        """Record that a checkpoint was published or given up, so that later drivers need not fence it off."""
         ...
 
     @property
@@ -89,11 +89,11 @@ class Lineage(Protocol):
         ...
 
     def leave(self) -> None:
-        """Record that this driver publishes nothing any more, so that later drivers need not shut it out."""
+        """Record that this driver publishes nothing any more, so that later drivers need not fence it off."""
         ...
 
     def end(self) -> None:
-        """Delete the record, which shuts out all drivers: no snapshot is left from which the job could go on."""
+        """Delete the record, which fences off all drivers: no snapshot is left from which the job could continue."""
         ...
 
 
@@ -133,14 +133,14 @@ class _TakenId(msgspec.Struct):
     savepoint_uri: str = ""
 
     def place(self, number: int) -> str:
-        """Return the folder in which the snapshot is published; empty: none."""
+        """Return the folder in which the snapshot is published; empty if there is none."""
         if self.savepoint_uri:
             return self.savepoint_uri
         return child_uri(self.folder_uri, f"chk-{number}") if self.folder_uri else ""
 
 
 class StoredLineage:
-    """A lineage whose record lies in the checkpoint storage; `take_over` makes one."""
+    """A lineage whose record is in the checkpoint storage; `take_over` makes one."""
 
     def __init__(
         self,
@@ -174,11 +174,11 @@ class StoredLineage:
         is_new: bool = False,
         is_shared: bool = False,
     ) -> "StoredLineage":
-        """Take the next epoch, and shut out the drivers of earlier ones. CheckpointStorageError, RecordNotTrustedError.
+        """Take the next epoch, and fence off the drivers of earlier ones.
 
-        `floor_id`: the restored checkpoint's id, or 0. A lineage that is not new and has no record here goes on from
-        the current time in milliseconds, because the ids that it has used elsewhere since are not known. `is_shared`:
-        see file_systems.make_folder.
+        CheckpointStorageError, RecordNotTrustedError. `floor_id`: the restored checkpoint's id, or 0. An existing
+        lineage without a record here continues with ids from the current time in milliseconds, because the ids that it
+        has used elsewhere since are not known. `is_shared`: see file_systems.make_folder.
         """
         folder = child_uri(directory, "lineages", lineage_id)
         make_folder(folder, is_shared=is_shared)
@@ -202,7 +202,10 @@ class StoredLineage:
                 self._undecided.add(self._last_id)
                 return self._last_id
         raise CheckpointStorageError(
-            "take an id in", self.folder_uri, "somebody else takes them all", "see who writes there"
+            "take an id in",
+            self.folder_uri,
+            "other drivers take them all",
+            "check which programs write there",
         )
 
     def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
@@ -235,7 +238,7 @@ class StoredLineage:
         remove_folder(self.folder_uri)
 
     def _forget_decided(self, earlier: Iterable[int]) -> None:
-        """Delete records of earlier ids. The newest one always stays: it is the counter."""
+        """Delete records of earlier ids. The newest one is always kept, because it is the counter."""
         for number in earlier:
             if number not in self._undecided:
                 remove_file(_id_uri(self.folder_uri, number))
@@ -252,9 +255,9 @@ class StoredLineage:
 def lineage_of_job(
     job_folder: str, job_id: JobId, proposed: str, token: str, key: MetadataKey
 ) -> str:
-    """Return the lineage of the job whose checkpoints lie in a folder; the first driver's proposal decides.
+    """Return the lineage of the job whose checkpoints are in a folder; the first driver's proposal decides.
 
-    So a driver that starts again before any checkpoint is complete shuts out the one before it, too.
+    So a driver that restarts before any checkpoint is complete also fences off its predecessor. Raises
     RecordNotTrustedError.
     """
     uri = child_uri(job_folder, _JOB_RECORD)
@@ -275,14 +278,17 @@ def _take_epoch(folder: str, random: SeededRandom) -> int:
                 remove_file(_epoch_uri(folder, older))
             return epoch
     raise CheckpointStorageError(
-        "take an epoch in", folder, "somebody else takes them all", "see who writes there"
+        "take an epoch in",
+        folder,
+        "other drivers take them all",
+        "check which programs write there",
     )
 
 
 def _shut_out_earlier(
     folder: str, lineage_id: str, epoch: int, random: SeededRandom, key: MetadataKey
 ) -> tuple[str, ...]:
-    """Put an abandonment in the place of all metadata that earlier drivers may be about to publish.
+    """Replace by an abandonment all metadata that earlier drivers may be about to publish.
 
     Return the folders of their savepoints.
     """

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 OWNER_ONLY: Final = 0o700
-"""Permissions of folders that are for their owner alone."""
+"""Permissions of folders that only their owner can access."""
 
 
 def write_local(path: str, parts: Iterable[bytes | memoryview], *, is_durable: bool = True) -> None:
@@ -32,14 +32,14 @@ def _new_local(path: str) -> Any:
 def _open_as_in_its_folder(path: str, flags: int) -> int:
     """Open a file with the folder's permissions.
 
-    Users who may not enter the folder cannot read its files either, should these be moved or linked elsewhere.
+    Users without access to the folder then cannot read its files either, even if these are moved or linked elsewhere.
     """
     mode = os.stat(os.path.dirname(path)).st_mode & 0o666
     return os.open(path, flags, mode)
 
 
 def make_local(path: str, mode: int) -> None:
-    """Make a folder and those above it, if they do not exist."""
+    """Make a folder and its parents, if they do not exist."""
     missing: list[str] = []
     while path and not os.path.isdir(path):
         missing.append(path)
@@ -74,7 +74,7 @@ def put_local(path: str, temporary: str, content: bytes) -> bool:
 
 
 def _put_by_claim(path: str, temporary: str) -> bool:
-    """Publish a file without hard links: only the caller that creates the claim file may rename; claims stay."""
+    """Publish a file without hard links: only the caller that creates the claim file may rename; claims are kept."""
     try:
         claim = f"{path}.claim"
         os.close(_open_as_in_its_folder(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -92,7 +92,7 @@ def _put_by_claim(path: str, temporary: str) -> bool:
 
 
 def refuse_claimed(path: str) -> None:
-    """Keep a writer that has claimed a file, and does not go on, from publishing it."""
+    """Prevent a writer that has claimed a file, but has stopped, from publishing it."""
     if os.path.exists(path) or not os.path.exists(f"{path}.claim"):
         return
     folder, name = os.path.split(path)
@@ -103,7 +103,7 @@ def refuse_claimed(path: str) -> None:
 
 
 def sync_path(path: str) -> None:
-    """Have a file or folder survive a loss of power; the content of a file does not without the name in its folder."""
+    """Sync a file or folder to disk; a file's content also needs its name in the folder to be synced."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -116,7 +116,7 @@ class _Head(msgspec.Struct):
 
 
 def encode_metadata(metadata: CheckpointMetadata, key: MetadataKey, folder_uri: str) -> bytes:
-    """Return the file's content. `folder_uri`: the folder that it will lie in."""
+    """Return the file's content. `folder_uri`: the folder in which it will be stored."""
     path_of = partial(path_below, folder_uri) if metadata.kind.is_savepoint else str
     text = msgspec.json.format(msgspec.json.encode(_document_of(metadata, path_of)), indent=2)
     body = text[: -len(_END)]
@@ -127,7 +127,10 @@ def encode_metadata(metadata: CheckpointMetadata, key: MetadataKey, folder_uri: 
 def decode_metadata(
     content: bytes | memoryview, key: MetadataKey, metadata_uri: str
 ) -> CheckpointMetadata:
-    """Return the metadata in a file. MetadataError by name: missing, truncated, version, authentication."""
+    """Return the metadata in a file.
+
+    Raises a MetadataError for a file that is missing, truncated, of another version or not authentic.
+    """
     body = _authenticated(bytes(content), key, metadata_uri)
     try:
         document = msgspec.json.decode(body, type=_Document)
@@ -147,13 +150,13 @@ def read_untrusted(content: bytes | memoryview, metadata_uri: str) -> Checkpoint
 
 
 def abandonment(epoch: int) -> bytes:
-    """Return the content that stands in for the metadata of a checkpoint that must never be complete."""
+    """Return the content that replaces the metadata of a checkpoint that must never be complete."""
     text = {"format": _ABANDONED, "version": METADATA_VERSION, "abandoned_by_epoch": epoch}
     return msgspec.json.encode(text) + b"\n"
 
 
 def is_abandonment(content: bytes | memoryview) -> bool:
-    """Whether a file says that its checkpoint was given up."""
+    """Return whether a file marks its checkpoint as given up."""
     try:
         return msgspec.json.decode(bytes(content), type=_Head).format == _ABANDONED
     except DECODE_ERRORS:
@@ -163,12 +166,12 @@ def is_abandonment(content: bytes | memoryview) -> bool:
 def _authenticated(content: bytes, key: MetadataKey, uri: str) -> bytes:
     body, seal = _parts_of(content, uri)
     if seal.algorithm != _ALGORITHM:
-        reason = f"its algorithm is {seal.algorithm}, and known is {_ALGORITHM}"
+        reason = f"its algorithm is {seal.algorithm}, but only {_ALGORITHM} is supported"
         remedy = "use the version of Headrace that wrote it, or a newer one"
         raise MetadataAuthenticationError(uri, reason, remedy)
     if seal.key_id != key.key_id:
-        reason = f"it was written with the key {seal.key_id}, and {KEY_FILE.key} holds {key.key_id}"
-        remedy = f"name the file with that key by {KEY_FILE.key}"
+        reason = f"it was written with the key {seal.key_id}, but {KEY_FILE.key} holds {key.key_id}"
+        remedy = f"set {KEY_FILE.key} to the file with that key"
         raise MetadataAuthenticationError(uri, reason, remedy)
     if not key.fits(body[: -len(_END)], seal.mac):
         raise MetadataAuthenticationError(uri, "it was changed after it was written")
@@ -180,7 +183,7 @@ def _parts_of(content: bytes, uri: str) -> tuple[bytes, _Authentication]:
     if is_abandonment(content):
         raise MetadataMissingError(uri)
     if not content.startswith(b'{\n  "format": "%s",\n' % _FORMAT.encode()):
-        raise MetadataTruncatedError(uri, "it does not begin as metadata of Headrace does")
+        raise MetadataTruncatedError(uri, "it does not begin like metadata of Headrace")
     body, mark, tail = content.rpartition(_SEAL)
     version_line = content.split(b"\n", 3)[2]
     if version_line != b'  "version": %d,' % METADATA_VERSION:

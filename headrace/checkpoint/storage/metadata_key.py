@@ -1,14 +1,14 @@
-"""MetadataKey: the user's key, which authenticates metadata, so that one cluster may restore what another one wrote.
+"""MetadataKey: the user's key, which authenticates metadata, so that one cluster can restore another's snapshots.
 
 Write access to the checkpoint folder is not enough to forge metadata. `seal` and `unseal` authenticate small records
-with the same key: notes of sinks and records of lineages, in folders that others may write to.
+with the same key: notes of sinks and records of lineages, in folders to which others may write.
 
     content ⏎
     hmac-sha256 <id of the key> <hex digits>
 
-A seal covers the content and its *subject*: the thing that the record is about, which its reader knows without it, so
-that one record is not taken for another. Whoever can write there may still delete a record, or put an older one of the
-same subject back.
+A seal covers the content and its *subject*, the thing that the record describes, which its reader knows, so that one
+record cannot replace another. Somebody with write access may still delete a record, or restore an older one of the same
+subject.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _RECORD_PURPOSE: Final = b"headrace sealed record\0"
 
 
 class MetadataKey:
-    """Authenticates bytes. `key_id` tells keys apart without revealing anything of the key."""
+    """Authenticates bytes. `key_id` distinguishes keys without revealing them."""
 
     def __init__(self, value: bytes) -> None:
         assert len(value) == _KEY_BYTES
@@ -44,7 +44,7 @@ class MetadataKey:
         return hmac.new(self._value, purpose + content, hashlib.sha256).hexdigest()
 
     def fits(self, content: bytes, mac: str, purpose: bytes = _PURPOSE) -> bool:
-        """Whether `mac` was made of exactly this content, for this purpose, with this key."""
+        """Return whether `mac` was made from exactly this content, for this purpose, with this key."""
         return hmac.compare_digest(self.mac_of(content, purpose).encode(), mac.encode())
 
     def __repr__(self) -> str:
@@ -52,14 +52,16 @@ class MetadataKey:
 
 
 def metadata_key(settings: Settings) -> MetadataKey:
-    """Return the key of the user, made on first use. ConfigurationError if its file cannot be trusted."""
+    """Return the user's key, which is made on first use. ConfigurationError if its file cannot be trusted."""
     path = key_path(settings)
     try:
         if not path.exists():
             _make(path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ConfigurationError(KEY_FILE.key, str(path), f"it cannot be made: {reason}") from error
+        raise ConfigurationError(
+            KEY_FILE.key, str(path), f"it cannot be created: {reason}"
+        ) from error
     text = private_text(KEY_FILE, str(path))
     try:
         value = bytes.fromhex(text)
@@ -78,7 +80,7 @@ def key_path(settings: Settings) -> Path:
 
 
 def _make(path: Path) -> None:
-    """Write a new key; of two processes that do so at once, both use the same one of the two keys."""
+    """Write a new key; if two processes do so at the same time, both use the same one of the two keys."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{secret_token().hex()[:16]}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -103,12 +105,12 @@ def unseal(record: bytes, subject: str, key: MetadataKey, place: str) -> bytes:
     algorithm, *rest = last.split(b" ")
     if not record.endswith(b"\n") or algorithm != _ALGORITHM or len(rest) != 2:
         reason = (
-            "it has no seal: an earlier version wrote it, somebody else did, or its end is missing"
+            "it has no seal: an earlier version or somebody else wrote it, or its end is missing"
         )
         raise RecordNotTrustedError(place, reason)
     key_id, mac = (part.decode(errors="replace") for part in rest)
     if key_id != key.key_id:
-        reason = f"it was written with the key {key_id}, and {KEY_FILE.key} holds {key.key_id}"
+        reason = f"it was written with the key {key_id}, but {KEY_FILE.key} holds {key.key_id}"
         raise RecordNotTrustedError(place, reason)
     if not key.fits(_sealed_part(content, subject), mac, _RECORD_PURPOSE):
         raise RecordNotTrustedError(place, f"it was not written for {subject}")

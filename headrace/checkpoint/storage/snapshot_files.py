@@ -1,8 +1,8 @@
 """SnapshotWriter and SnapshotReader: interfaces that store and read one subtask's part of a checkpoint, in any storage.
 
-RevocableWriter is the writer of a checkpoint that may be given up meanwhile: whoever gives it up deletes its folder,
-but not files that are written afterwards, so the writer deletes those itself. Nobody else refers to them before their
-handles are sent to the coordinator. Source: Flink AsyncCheckpointRunnable.cleanup.
+RevocableWriter is the writer of a checkpoint that may be given up meanwhile: its folder is then deleted, but not files
+that are written afterwards, so the writer deletes those itself. Nothing else refers to them before their handles are
+sent to the coordinator. Source: Flink AsyncCheckpointRunnable.cleanup.
 """
 
 import logging
@@ -23,7 +23,7 @@ class SnapshotWriter(Protocol):
     ) -> StateFile:
         """Store content and return its handle; small content comes back inside the handle.
 
-        `name`: a readable part of the file's name, which is unique anyway. CheckpointStorageError.
+        `name`: a readable part of the file's name, which is made unique. Raises CheckpointStorageError.
         """
         ...
 
@@ -36,11 +36,11 @@ class SnapshotReader(Protocol):
     """Reads files that a SnapshotWriter stored."""
 
     def read(self, file: StateFile) -> memoryview:
-        """Return the content, whose digest fits. CheckpointCorruptedError, CheckpointStorageError."""
+        """Return the content after checking its digest. CheckpointCorruptedError, CheckpointStorageError."""
         ...
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """Copy a file to this machine, streamed; its digest fits. The same errors."""
+        """Copy a file to this machine, streamed, and check its digest. The errors of `read`."""
         ...
 
 
@@ -48,7 +48,7 @@ class RevocableWriter:
     """A SnapshotWriter that can delete what it wrote. One thread."""
 
     def __init__(self, writer: SnapshotWriter, folder_uri: str) -> None:
-        """`folder_uri`: the checkpoint's own folder; empty where it has none."""
+        """`folder_uri`: the checkpoint's own folder; empty if it has none."""
         self._writer: Final = writer
         self._folder_uri: Final = folder_uri
         self._uris: list[str] = []
@@ -73,7 +73,7 @@ class RevocableWriter:
                 remove_file(self._uris[-1])
                 self._uris.pop()
             if self._folder_uri:
-                # Others who still write for this checkpoint make the folder again.
+                # Other writers of this checkpoint create the folder again.
                 remove_empty_folder(self._folder_uri)
         except CheckpointStorageError as error:
             _LOG.warning(

@@ -1,6 +1,6 @@
 """SubtaskStorage and StateReader: write a subtask's part of a snapshot, and read restored state.
 
-A file gets its final name at once: nobody looks for it until the metadata that names it is published. Small content
+A file gets its final name at once, because it is not read until the metadata that names it is published. Small content
 stays inside its handle. Content is checked against its digest before it is used.
 Source: Flink FsCheckpointStreamFactory, MemCheckpointStreamFactory.
 """
@@ -29,14 +29,14 @@ from headrace.core.randomness import SeededRandom, system_random
 
 DIGEST_BYTES: Final = 16
 IN_MEMORY_MAX: Final = 5 << 20
-"""Bytes of one piece of state that is kept in the driver's memory. Source: Flink JobManagerCheckpointStorage."""
+"""Largest piece of state in bytes that is kept in the driver's memory. Source: Flink JobManagerCheckpointStorage."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class SubtaskStorage:
     """Writes the files of one subtask's part of one checkpoint; a SnapshotWriter. Any thread.
 
-    `name_prefix` names the attempt, for people who look into the folder; random digits make names unique. Without an
+    `name_prefix` names the attempt, for people who read the folder; random digits make names unique. Without an
     exclusive URI all content stays inside the handles.
     """
 
@@ -86,13 +86,13 @@ class SubtaskStorage:
             raise CheckpointStorageError(
                 "keep",
                 f"{self._prefix}-{name} in the driver's memory",
-                f"it has {size_bytes} bytes, and at most {IN_MEMORY_MAX} are kept in memory",
+                f"it has {size_bytes} bytes, but at most {IN_MEMORY_MAX} are kept in memory",
                 f"set {CHECKPOINT_DIRECTORY.key}",
             )
         return True
 
     def _new_uri(self, name: str, is_shared: bool) -> tuple[str, bool]:
-        """Return a file's URI, and whether later checkpoints may refer to it: not if there is no shared folder."""
+        """Return a file's URI, and whether later checkpoints may refer to it, which needs a shared folder."""
         unique = self._random.randbytes(8).hex()
         label = _UNFIT.sub("_", f"{self._prefix}-{name}")[:120]
         is_shared = is_shared and bool(self._options.shared_uri)
@@ -108,13 +108,16 @@ class StateReader:
     """Reads stored state, by its handles; a SnapshotReader. Any thread."""
 
     def read(self, file: StateFile) -> memoryview:
-        """Return the content, whose digest fits. CheckpointCorruptedError, CheckpointStorageError."""
+        """Return the content after checking its digest. CheckpointCorruptedError, CheckpointStorageError."""
         content = memoryview(file.content) if not file.uri else read_all(file.uri)
         _check(file, content.nbytes, digest_of(content))
         return content
 
     def fetch(self, file: StateFile, path: str) -> None:
-        """Copy a file to this machine, in pieces; `path` appears only once its digest fits. The same errors."""
+        """Copy a file to this machine, in pieces; `path` appears only after its digest was checked.
+
+        The errors of `read`.
+        """
         partial = f"{path}.part"
         counted = _Counted([file.content] if not file.uri else read_parts(file.uri))
         try:
@@ -129,7 +132,7 @@ class StateReader:
                 os.unlink(partial)
 
     def verify(self, file: StateFile) -> None:
-        """Read the content in pieces and check its digest. The same errors."""
+        """Read the content in pieces and check its digest. The errors of `read`."""
         counted = _Counted([file.content] if not file.uri else read_parts(file.uri))
         for _ in counted:
             pass
@@ -137,12 +140,12 @@ class StateReader:
 
 
 def digest_of(content: bytes | memoryview) -> bytes:
-    """Return the digest that handles carry: BLAKE2b with 16 bytes."""
+    """Return the digest that handles contain: BLAKE2b with 16 bytes."""
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 class _Counted:
-    """Yields pieces, and counts their size and digest meanwhile."""
+    """Yields pieces, and counts their size and digest."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = parts
@@ -167,8 +170,8 @@ def _parts_of(path: str) -> Iterator[bytes]:
 
 def _check(file: StateFile, size_bytes: int, digest: bytes) -> None:
     if size_bytes != file.size_bytes:
-        what = f"it has {size_bytes} bytes, and had {file.size_bytes} when it was written"
+        what = f"it has {size_bytes} bytes, but had {file.size_bytes} when it was written"
         raise CheckpointCorruptedError(file.uri, what)
     if digest != file.digest:
-        what = f"its digest is {digest.hex()}, and was {file.digest.hex()} when it was written"
+        what = f"its digest is {digest.hex()}, but was {file.digest.hex()} when it was written"
         raise CheckpointCorruptedError(file.uri, what)

@@ -1,7 +1,7 @@
 """`headrace cluster`: starts clusters without a program, lists clusters of this machine, shows and stops them.
 
 Duty: one file per command.
-Neighbours: `cli.daemon` starts processes that stay, `spark.session_cluster` is what runs in them, and
-`rest.connections` finds clusters; only the start of one imports Spark.
+Neighbours: `cli.daemon` starts processes that stay, `spark.session_cluster` runs in them, and
+`rest.connections` finds clusters; only starting a cluster imports Spark.
 Start reading: `start_cluster`.
 """

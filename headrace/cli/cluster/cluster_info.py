@@ -1,4 +1,4 @@
-"""`headrace cluster info`: one cluster, from its connection file and its own answer."""
+"""`headrace cluster info`: shows one cluster, from its connection file and its own answer."""
 
 from typing import Any, Final
 
@@ -91,7 +91,7 @@ def _tell_restarting(session: ClusterSession, supervision: Supervision) -> int:
     lines = {
         "name": supervision.name,
         "kind": supervision.kind,
-        "address": "none: its driver starts again",
+        "address": "none: its driver is being restarted",
         "since": local_time(supervision.ended),
         "supervisor": f"process {supervision.pid}",
         "its log": supervision.log_folder,

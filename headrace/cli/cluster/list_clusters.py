@@ -1,4 +1,4 @@
-"""`headrace cluster list`: clusters of this machine, from their connection files; none of them is asked."""
+"""`headrace cluster list`: clusters of this machine, from their connection files, without asking them."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -12,9 +12,9 @@ from headrace.rest.home.connections import ClusterConnection, live_connections
 from headrace.rest.home.supervisions import Supervision, live_supervisions, restarting
 
 _HELP: Final = """\
-List your clusters of this machine: sessions and their standbys, programs that run, and history servers.
+List your clusters on this machine: sessions and their standbys, running programs, and history servers.
 
-A cluster whose supervisor starts its driver again has no address until it has started; its process is the supervisor.
+While a supervisor restarts a cluster's driver, the cluster has no address and its process is the supervisor.
 Files of clusters that have ended are removed.
 
 \b
@@ -33,7 +33,7 @@ def list_clusters(is_json: bool) -> int:
     for error in refused:
         click.echo(str(error), err=True)
     standbys = live_standbys()
-    # A leader of the past stands by, and still answers at its address who leads.
+    # A former leader stands by, and still returns the current leader at its address.
     standing_by = {one.pid for one in standbys}
     connections = sorted(
         (one.connection for one in found if one.connection.pid not in standing_by),
@@ -58,28 +58,28 @@ def list_clusters(is_json: bool) -> int:
         *map(_standby_row, standbys),
     ]
     if not rows:
-        click.echo("No cluster runs: 'headrace cluster start' starts one.")
+        click.echo("No cluster is running: 'headrace cluster start' starts one.")
         return 0
     click.echo("\n".join(table_lines(_TITLES, rows, cut=False)))
     return 0
 
 
 def cluster_kind(connection: ClusterConnection) -> str:
-    """Return the word for a cluster with this connection."""
+    """Return the kind of cluster that this connection belongs to."""
     if connection.is_history:
         return "history"
     return "session" if connection.is_session else "application"
 
 
 def local_time(epoch_ms: int) -> str:
-    """Return the local time of a moment, or a dash where it is not known."""
+    """Return the local time of a moment, or a dash if it is not known."""
     if not epoch_ms:
         return "-"
     return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%F %T")
 
 
 def standby_facts(standby: Standby) -> dict[str, Any]:
-    """Return what is told of a standby to programs."""
+    """Return the JSON fields of a standby."""
     return {
         "name": standby.name,
         "kind": "standby",
@@ -103,7 +103,7 @@ def _standby_row(standby: Standby) -> tuple[str, ...]:
 
 
 def cluster_facts(connection: ClusterConnection, supervision: Supervision | None) -> dict[str, Any]:
-    """Return what is told of a cluster, and of the supervisor of its driver, to programs."""
+    """Return the JSON fields of a cluster and of its driver's supervisor."""
     facts = {
         "name": connection.name,
         "kind": cluster_kind(connection),
@@ -115,7 +115,7 @@ def cluster_facts(connection: ClusterConnection, supervision: Supervision | None
 
 
 def restarting_facts(supervision: Supervision) -> dict[str, Any]:
-    """Return what is told to programs of a cluster whose driver starts again."""
+    """Return the JSON fields of a cluster whose driver is being restarted."""
     return {
         "name": supervision.name,
         "kind": supervision.kind,

@@ -1,4 +1,4 @@
-"""The life of a session in this process, from its start to the signal or the client that ends it."""
+"""Runs a session in this process, from its start to the signal or the client that ends it."""
 
 import contextlib
 import fcntl
@@ -34,13 +34,13 @@ _NAMES_MAX: Final = 1_000
 
 
 class NameTakenError(HeadraceError):
-    """A cluster of this machine has the name already, or is about to have it."""
+    """Raised if a cluster of this machine has the name already, or is being started with it."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, name: str, place: str) -> None:
         super().__init__(
-            f"a cluster called '{name}' runs {place}: stop it with 'headrace cluster stop {name}', or take another "
+            f"a cluster called '{name}' runs {place}: stop it with 'headrace cluster stop {name}', or choose another "
             "name"
         )
         self.name = name
@@ -48,9 +48,9 @@ class NameTakenError(HeadraceError):
 
 @contextlib.contextmanager
 def taken_name(name: str) -> Generator[None]:
-    """Have the name of a session to this process alone, from before its start to its end. NameTakenError.
+    """Hold the name of a session for this process, from before its start to its end. Raises NameTakenError.
 
-    It is a lock of `<home>/names/<name>`, which ends with the process in any case.
+    The name is a lock of `<home>/names/<name>`, which is always released at the end of the process.
     """
     folder = headrace_home() / "names"
     file = None
@@ -66,7 +66,7 @@ def taken_name(name: str) -> Generator[None]:
 
 
 def _locked(folder: Path, name: str) -> int | None:
-    """Return the descriptor of a file whose lock is held, or None where it was deleted meanwhile. NameTakenError."""
+    """Return the descriptor of a file whose lock is held, or None if the file was deleted meanwhile. NameTakenError."""
     with writing_in_home():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -76,7 +76,7 @@ def _locked(folder: Path, name: str) -> int | None:
             os.close(file)
             raise NameTakenError(name, "on this machine, or is being started")
     except OSError as error:
-        # A file system without locks: that nobody had the name a moment ago must do.
+        # A file system without locks: the earlier check that the name was free must suffice.
         _LOG.info("the name '%s' is not locked: %s", name, error)
         return file
     if os.fstat(file).st_nlink:
@@ -87,7 +87,7 @@ def _locked(folder: Path, name: str) -> int | None:
 
 
 def _is_locked(file: int) -> bool:
-    """Return whether this process has the lock now. OSError where there are none."""
+    """Return whether this process has the lock now. OSError if the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -96,7 +96,7 @@ def _is_locked(file: int) -> bool:
 
 
 def _forget_ended(folder: Path, *, but: str) -> None:
-    """Delete the files of other names whose sessions were killed: nobody holds their locks."""
+    """Delete the files of other names whose locks are free, because their sessions were killed."""
     for path in sorted(folder.iterdir())[:_NAMES_MAX]:
         if path.name == but:
             continue
@@ -117,10 +117,10 @@ def serve_session(
     create: Callable[[Settings, str, Path | None], SessionCluster] = SessionCluster,
     on_standby: Callable[[LeaderRecord], None] | None = None,
 ) -> int:
-    """Be a session until a client stops it, or SIGTERM or Ctrl-C comes; return the exit code, which is 0 then.
+    """Run a session until a client stops it, or SIGTERM or Ctrl-C arrives; return the exit code, which is 0 then.
 
-    `create` makes another kind of cluster, which may end by itself. `on_standby` hears of the leader while this process
-    waits to lead. Whatever else ends it is raised. In the main thread.
+    `create` makes another kind of cluster, which may end by itself. `on_standby` is called with the leader while this
+    process waits to lead. Any other error that ends the session is raised. Call it in the main thread.
     """
     leads = False
 

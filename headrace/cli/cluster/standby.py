@@ -1,7 +1,7 @@
-"""Standby: a session of this machine that waits to lead, as `headrace cluster list` and its neighbours see it.
+"""Standby: a session of this machine that waits to lead, as the `headrace cluster` commands see it.
 
-It serves nobody yet, so that it has no connection file. Its own file is in `<home>/standbys`, from its first look at
-the leader until it leads or ends.
+A standby serves no clients yet, so it has no connection file. It has a file in `<home>/standbys`, from its first look
+at the leader until it leads or ends.
 """
 
 from typing import Final
@@ -13,20 +13,23 @@ _FOLDER: Final = "standbys"
 
 
 class Standby(ProcessEntry, frozen=True):
-    """Content of the file. `leader` says who leads; `leader_address` is where, as far as that is known."""
+    """Content of the file. `leader` names the leader; `leader_address` is its address, if known."""
 
     leader: str
     leader_address: str = ""
 
 
 class StandbyFile:
-    """The file of this process, which stands by as `name`."""
+    """File of this process, which stands by as `name`."""
 
     def __init__(self, name: str) -> None:
         self._file: Final = ProcessFile(_FOLDER, name)
 
     def show(self, leader: LeaderRecord | None) -> None:
-        """Write that this process waits behind this leader, if that is possible; remove it where there is none."""
+        """Write that this process waits behind this leader, if that is possible.
+
+        Remove the file if there is no leader.
+        """
         file = self._file
         if leader is None:
             file.remove()
@@ -43,7 +46,7 @@ class StandbyFile:
         )
 
     def remove(self) -> None:
-        """Remove it, if it is there."""
+        """Remove the file, if it exists."""
         self._file.remove()
 
 

@@ -29,11 +29,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FIRST_NAME: Final = "session"
 _NAMES_MAX: Final = 1_000
 _HELP: Final = """\
-Start a cluster that takes jobs of any client until it is stopped.
+Start a cluster that runs jobs for any client until it is stopped.
 
 It runs as a daemon, with the environment and the working directory of this command; its address and its token are in a
-connection file for you alone, by which your other commands find it. TaskManagers come when a job needs them and go when
-they are idle (resourcemanager.taskmanager-timeout).
+connection file that only you can read, by which your other commands find it. TaskManagers start when a job needs them
+and stop when they are idle (resourcemanager.taskmanager-timeout).
 
 \b
 Try it:
@@ -41,20 +41,20 @@ Try it:
   headrace cluster start --name nightly --master spark://host:7077 -D spark.executor.memory=4g
   headrace cluster start -D headrace.spark.slots=8       room for eight TaskManagers on this machine
   headrace cluster start --foreground                    for systemd and containers: SIGTERM ends it in order
-  headrace cluster start --supervise                     started again, after a pause, when it ends by itself
+  headrace cluster start --supervise                     restarted, after a pause, if it ends by itself
   headrace cluster start --standby -D high-availability.type=file …       takes over when the leader is gone
 """
 
 
 class ClusterName(click.ParamType[str]):
-    """A name by which commands call a cluster: letters, digits, dots, dashes and underscores."""
+    """A name by which commands refer to a cluster: letters, digits, dots, dashes and underscores."""
 
     name = "name"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not _NAME.fullmatch(value):
             self.fail(
-                f"'{value}' is no name: at most 64 letters, digits, dots, dashes and underscores",
+                f"'{value}' is not a valid name: use at most 64 letters, digits, dots, dashes and underscores",
                 param,
                 ctx,
             )
@@ -81,15 +81,15 @@ class ClusterName(click.ParamType[str]):
     "--standby",
     "is_standby",
     is_flag=True,
-    help="Return as soon as it waits behind the cluster's leader (needs high-availability.type).",
+    help="Start a standby, and return as soon as it waits behind the cluster's leader (needs high-availability.type).",
 )
 @click.option(
     "--supervise",
     "is_supervised",
     is_flag=True,
-    help="Have a small process start it again whenever it ends by other than 'headrace cluster stop'.",
+    help="Let a small process restart the session whenever it ends, except after 'headrace cluster stop'.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log the work of Headrace itself.")
+@click.option("-v", "--verbose", is_flag=True, help="Also log what Headrace itself does.")
 @json_option
 def start_cluster(
     master: str | None,
@@ -131,15 +131,15 @@ def start_cluster(
 def _refuse_misfits(
     settings: Settings, *, is_standby: bool, is_supervised: bool, is_foreground: bool
 ) -> None:
-    """Raise UsageError where options do not fit each other, or the settings."""
+    """Raise UsageError if options contradict each other or the settings."""
     if is_standby and not is_highly_available(settings):
         raise click.UsageError(
-            f"a standby needs the settings of the cluster that it is to lead: -D {HIGH_AVAILABILITY_TYPE.key}=… and "
-            "its neighbours: 'headrace options high-availability' lists them"
+            f"--standby needs the settings of the cluster that it may take over: -D {HIGH_AVAILABILITY_TYPE.key}=… "
+            "and related settings, which 'headrace options high-availability' lists"
         )
     if is_foreground and is_supervised:
         raise click.UsageError(
-            "--supervise is for daemons: what starts a session in the foreground sees how it ends, and starts it again"
+            "--supervise cannot be used with --foreground: let systemd or the container restart the session"
         )
 
 
@@ -199,7 +199,7 @@ def _say(facts: Mapping[str, Any], *, is_json: bool) -> None:
         click.echo(f"its logs are in {facts['log-folder']}")
     if "supervisor-pid" in facts:
         click.echo(
-            f"process {facts['supervisor-pid']} starts it again when it ends by itself, and says why in "
+            f"process {facts['supervisor-pid']} restarts it if it ends by itself, and logs the reason in "
             f"{facts['supervisor-log-folder']}"
         )
 
@@ -220,10 +220,10 @@ def _say_running(facts: Mapping[str, Any]) -> None:
 
 
 def _names_for(wanted: str | None) -> Iterator[str]:
-    """Return the wanted name, or all that are free, in order. UsageError where a live cluster has the wanted one."""
+    """Return the wanted name, or all free names, in order. UsageError if a running cluster has the wanted name."""
     found, _ = live_connections(lambda text: click.echo(text, err=True))
     taken = {
-        one.name: f"under process {one.pid}, its supervisor, which starts it again"
+        one.name: f"under process {one.pid}, its supervisor, which is restarting it"
         for one in live_supervisions()
     }
     taken |= {one.connection.name: f"at {one.connection.address}" for one in found}
@@ -237,7 +237,7 @@ def _names_for(wanted: str | None) -> Iterator[str]:
 
 
 def _take_first(names: Iterable[str], stack: contextlib.ExitStack) -> str:
-    """Have the first name that nobody takes at the same time, for as long as the stack is open. NameTakenError."""
+    """Hold the first name that no other process takes, for as long as the stack is open. NameTakenError."""
     failure: NameTakenError | None = None
     for name in names:
         try:
@@ -252,7 +252,7 @@ def _take_first(names: Iterable[str], stack: contextlib.ExitStack) -> str:
 def _deploy_first(
     names: Iterable[str], deploy: Callable[[str], DeployedCluster]
 ) -> tuple[str, DeployedCluster]:
-    """Deploy it under the first name that nobody takes at the same time. DaemonFailedError."""
+    """Deploy the cluster under the first name that no other process takes. DaemonFailedError."""
     failure: DaemonFailedError | None = None
     for name in names:
         try:

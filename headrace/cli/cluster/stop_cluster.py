@@ -1,4 +1,4 @@
-"""`headrace cluster stop`: ends a cluster over REST, and its process by signals where that does not help."""
+"""`headrace cluster stop`: ends a cluster over REST, and if that fails, its process by signals."""
 
 import signal
 from typing import Final
@@ -32,32 +32,34 @@ from headrace.rest.home.supervisions import Supervision, live_supervisions, supe
 
 _TIMEOUT_S: Final = 60.0
 _LEAVE_S: Final = 5.0
-"""Time in which a supervisor ends by itself, once its driver has ended in order."""
+"""Time for a supervisor to end by itself after its driver has ended in order."""
 _LEAST_ASK_S: Final = 1.0
-"""Time that a cluster has for the answer to being told to end, however short the user's patience is."""
+"""Least time for the cluster to answer the request to end, even if the user's time is shorter."""
 _HELP: Final = """\
-Stop a cluster: its jobs are cancelled, and their checkpoints and savepoints stay.
+Stop a cluster: its jobs are cancelled, and their checkpoints and savepoints are kept.
 
-The command waits until the process has ended. To go on later with the jobs of a session, stop each with a savepoint
-before: headrace stop JOB_ID.
+The command waits until the process has ended. To continue the jobs of a session later, first stop each of them with a
+savepoint: headrace stop JOB_ID.
 
 \b
 Try it:
   headrace cluster stop                       the only cluster of this machine
   headrace cluster stop nightly
-  headrace cluster stop nightly --force       and end its process where it does not end by itself
+  headrace cluster stop nightly --force       end its process if it does not end by itself
 """
 
 
 @click.command("stop", cls=ClusterCommand, help=_HELP)
-@click.option("--force", is_flag=True, help="End the process by signals where it does not end.")
+@click.option(
+    "--force", is_flag=True, help="End the process by signals if it does not end by itself."
+)
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0),
     default=_TIMEOUT_S,
     show_default=True,
-    help="Seconds to wait for its answer and its end.",
+    help="Seconds to wait for the cluster to answer and end.",
 )
 @click.argument("name", metavar="[NAME]", type=CLUSTER_NAME, required=False)
 @click.pass_obj
@@ -92,11 +94,12 @@ def _has_ended(session: ClusterSession, name: str, address: str) -> int:
 def _stop_restarting(
     session: ClusterSession, supervision: Supervision, patience: Patience, *, is_forced: bool
 ) -> int:
-    """End a cluster that has no driver to cancel its jobs."""
+    """End a cluster that currently has no driver to cancel its jobs."""
     _end_supervisor(session, supervision, patience, is_forced=is_forced)
     if supervision.keeps_jobs:
         session.note(
-            "nobody was there to cancel its jobs: they go on from their last checkpoints when a driver with the same "
+            "it had no driver to cancel its jobs: they continue from their last checkpoints when a driver with the "
+            "same "
             "high-availability settings starts"
         )
     return _has_ended(session, supervision.name, "")
@@ -105,9 +108,9 @@ def _stop_restarting(
 def _await_supervisor(
     session: ClusterSession, supervision: Supervision | None, patience: Patience, *, is_forced: bool
 ) -> None:
-    """Wait until the supervisor of a driver that has ended in order has ended too, and end it where it does not.
+    """Wait until the supervisor of a driver that has ended in order has ended too; end it if it does not.
 
-    The driver may have died a moment before it was to end: then the next one is about to start.
+    If the driver died just before it was told to end, the supervisor is about to start the next one.
     """
     if supervision is not None and not comes(_process_of(supervision).is_gone, _LEAVE_S):
         least = Patience(max(_LEAVE_S, patience.left_s))
@@ -117,7 +120,7 @@ def _await_supervisor(
 def _end_supervisor(
     session: ClusterSession, supervision: Supervision, patience: Patience, *, is_forced: bool
 ) -> None:
-    """End a supervisor, which ends the driver that it starts, in order or by force. StillRunningError."""
+    """End a supervisor, which ends its driver, in order or by force. StillRunningError."""
     process = _process_of(supervision)
     place = ClusterConnection("", pid=supervision.pid, name=supervision.name)
     process.send(signal.SIGTERM)
@@ -136,7 +139,7 @@ def _process_of(supervision: Supervision) -> LocalProcess:
 def _stop_standby(
     session: ClusterSession, standby: Standby, patience: Patience, *, is_forced: bool
 ) -> int:
-    """End a standby, which serves nobody and hears signals alone."""
+    """End a standby by signals, because it serves no requests."""
     process = LocalProcess(standby.pid, standby.start_ticks)
     supervision = supervision_of(standby.pid, standby.start_ticks)
     place = ClusterConnection(standby.leader_address, pid=standby.pid, name=standby.name)
@@ -151,7 +154,7 @@ def _stop_standby(
 def _ask(
     session: ClusterSession, process: LocalProcess | None, patience: Patience, *, is_forced: bool
 ) -> None:
-    """Tell the cluster to end. RestError, unless it is ended by force where it does not listen."""
+    """Ask the cluster to end. RestError if it does not answer, unless it will be ended by force."""
     try:
         if is_forced:
             client = _impatient_client(session, patience)

@@ -1,4 +1,7 @@
-"""`python -m headrace.cli.daemon`: a daemon, as `daemon_process` starts it; it reads instructions from its input."""
+"""`python -m headrace.cli.daemon`: a daemon, started by `daemon_process`.
+
+Reads instructions from its standard input.
+"""
 
 import faulthandler
 import os
@@ -36,7 +39,7 @@ _STANDARD_INPUT: Final = 0
 
 
 def main() -> int:
-    """Do what the instructions say, and return the exit code."""
+    """Follow the instructions, and return the exit code."""
     instructions = Instructions.from_json(sys.stdin.buffer.read())
     _have_no_input()
     faulthandler.enable()
@@ -109,7 +112,7 @@ def _have_no_input() -> None:
 def _run_program(
     duty: RunProgram, settings: Settings, place: DeployedCluster, reporter: Reporter
 ) -> int:
-    """Run a program, wait for the jobs that it leaves running, and return its exit code. In the main thread."""
+    """Run a program, wait for the jobs that it leaves running, and return its exit code. Call it in the main thread."""
     executor = SparkExecutor(settings, log_folder=Path(place.log_folder))
     progress = _ProgramProgress(executor, place, reporter, tells_leaders=duty.is_standby)
     given = settings.to_dict()

@@ -1,7 +1,7 @@
-"""ConsoleFile: the file to which the standard output and error of a daemon go, of bounded size.
+"""ConsoleFile: the file of limited size that receives the standard output and error of a daemon.
 
-All processes that a daemon starts share the open file, Spark's JVM among them: a full file can therefore not be put
-aside under another name. What is in it is copied to `<name>.1` and cut off; whoever writes goes on at its new end.
+All processes that a daemon starts share the open file, Spark's JVM among them: a full file can therefore not be
+renamed. Its content is copied to `<name>.1` and truncated; writers continue at its new end.
 """
 
 import logging
@@ -15,13 +15,13 @@ from headrace.core.process.log_files import FolderInUse
 from headrace.core.threads import start_thread
 
 NAME: Final = "jobmanager.console.out"
-"""Name among the log files of a cluster, which its REST endpoint lists."""
+"""Name of the file among the cluster's log files, which its REST endpoint lists."""
 _CHECK_S: Final = 5.0
 _LOG: Final = logging.getLogger(__name__)
 
 
 def open_console(folder: Path) -> int:
-    """Make the file in `folder`, for its owner alone, and return it open for appending."""
+    """Create the file in `folder`, readable by its owner alone, and return its descriptor, open for appending."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(folder / NAME, flags, 0o600)
 
@@ -38,9 +38,9 @@ def last_lines(folder: Path, count: int, bytes_max: int = 1 << 16) -> list[str]:
 
 
 class ConsoleFile:
-    """The console of this process, which is open already, so that its folder is in use.
+    """The console of this process, already open, so that its folder is in use.
 
-    `close` stops the thread that looks after its size.
+    `close` stops the thread that limits its size.
     """
 
     def __init__(self, folder: Path, size_max_bytes: int, check_s: float = _CHECK_S) -> None:
@@ -52,7 +52,7 @@ class ConsoleFile:
         self._thread: Final = start_thread("headrace-console", self._watch)
 
     def close(self) -> None:
-        """Look after it no longer."""
+        """Stop limiting its size."""
         self._is_closing.set()
         self._thread.join()
         self._use.close()
@@ -63,7 +63,7 @@ class ConsoleFile:
                 if self._file.stat().st_size > self._size_max_bytes:
                     self._cut()
             except OSError as error:
-                _LOG.debug("the size of %s cannot be looked after: %s", self._file, error)
+                _LOG.debug("the size of %s can no longer be limited: %s", self._file, error)
 
     def _cut(self) -> None:
         kept = self._file.with_name(f"{NAME}.1")

@@ -36,7 +36,7 @@ _END_TIMEOUT_S: Final = 60.0
 
 
 class EndedWithoutJobError(ProgramError):
-    """A program has ended before any job of it was taken. `lines` are what it has printed."""
+    """Raised if a program has ended before any of its jobs was accepted. `lines`: the program's last output."""
 
     def __init__(self, exit_code: int, lines: tuple[str, ...]) -> None:
         super().__init__(f"the program has ended without a job, with code {exit_code}")
@@ -45,7 +45,7 @@ class EndedWithoutJobError(ProgramError):
 
 
 class DaemonClusterDescriptor(ClusterDescriptor):
-    """Starts clusters as daemons. DaemonFailedError where one does not start."""
+    """Starts clusters as daemons. DaemonFailedError if one does not start."""
 
     def __init__(self, settings: Settings, *, is_verbose: bool = False) -> None:
         super().__init__(settings)
@@ -74,7 +74,7 @@ class DaemonClusterDescriptor(ClusterDescriptor):
         is_standby: bool = False,
         is_supervised: bool = False,
     ) -> DeployedCluster:
-        """Start it; EndedWithoutJobError where there is nothing to return."""
+        """Start a cluster that runs the program; EndedWithoutJobError if the program ended without a job."""
         duty = RunProgram(program, is_standby=is_standby, is_supervised=is_supervised)
         daemon = self._start(duty)
         report = daemon.report()
@@ -104,13 +104,13 @@ class DaemonClusterDescriptor(ClusterDescriptor):
             raise
         daemon.leave()
         _LOG.info(
-            "job '%s' (%s) has a cluster of its own at %s (process %d), whose logs are in %s",
+            "job '%s' (%s) runs on its own cluster at %s (process %d), whose logs are in %s",
             job_graph.name, job_graph.job_id, cluster.address, daemon.pid, daemon.log_folder,
         )  # fmt: skip
         return cluster, client
 
     def kill_cluster(self, cluster_id: str | None = None) -> None:
-        """End it over REST, and by signals where that does not help on this machine. StillRunningError."""
+        """End a cluster over REST and, if that fails and it is on this machine, by signals. StillRunningError."""
         found = self.find(cluster_id)
         process = LocalProcess.of(found.connection)
         if process is None:
@@ -129,17 +129,17 @@ class DaemonClusterDescriptor(ClusterDescriptor):
 
 
 def refuse_highly_available_job(settings: Settings) -> None:
-    """Raise ConfigurationError for high availability of a job's own cluster: nobody would go on with the job.
+    """Raise ConfigurationError for high availability of a job's own cluster: no other driver would continue the job.
 
-    The next cluster with the same id would, beside a job of its own.
+    Only the next cluster with the same id would, in addition to its own job.
     """
     if is_highly_available(settings):
         raise ConfigurationError(
             HIGH_AVAILABILITY_TYPE.key,
             high_availability_type(settings),
-            "no other driver goes on with the job of a per-job cluster: run the program as an application that "
-            f"recovers, 'headrace run -d --supervise -D {HIGH_AVAILABILITY_TYPE.key}=…' without --target, or submit "
-            f"it to a session that does; or set {HIGH_AVAILABILITY_TYPE.key} to {NONE}",
+            "no other driver can continue the job of a per-job cluster: run the program as an application that "
+            f"recovers, 'headrace run -d --supervise -D {HIGH_AVAILABILITY_TYPE.key}=…' without --target, submit it "
+            f"to a session that recovers, or set {HIGH_AVAILABILITY_TYPE.key} to {NONE}",
         )
 
 

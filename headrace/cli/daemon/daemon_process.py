@@ -1,8 +1,8 @@
-"""DaemonProcess: starts a daemon, hears how its start went, and leaves it running, or nothing of it.
+"""DaemonProcess: starts a daemon and waits for its report; after a failed start nothing of it is left.
 
-The daemon has a session of its own, no terminal, and /dev/null as its input. Its environment and working directory are
-those of the command, without the token that clients use, and without the server of Spark Connect that the command is a
-client of: a daemon hosts Spark itself. Its settings come through a pipe, as they may hold secrets.
+The daemon has its own process session, no terminal, and /dev/null as its input. It inherits the environment and working
+directory of the command, except the clients' token and the address of a Spark Connect server, because a daemon hosts
+Spark itself. Its settings are sent through a pipe, because they may hold secrets.
 """
 
 import contextlib
@@ -47,14 +47,14 @@ _OF_CLIENTS: Final = frozenset(
     {TOKEN_VARIABLE, "SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}
 )
 _left_pids: Final[set[int]] = set()
-"""Children of this process that were left, and are not known to have ended."""
+"""Children of this process that were left running and whose end is not known yet."""
 
 
 class DaemonFailedError(HeadraceError):
-    """A daemon has ended, or was ended, before it did what it was started for. `lines` are what it said of that.
+    """Raised if a daemon has ended, or was ended, before it had started successfully. `lines` describe the reason.
 
-    `exit_code` is that of one which has ended by itself without a report, else None. `is_name_taken`: it would have
-    started under another name.
+    `exit_code` is set if the daemon ended by itself without a report, else None. `is_name_taken`: the start would
+    succeed under another name.
     """
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
@@ -71,7 +71,10 @@ class DaemonFailedError(HeadraceError):
 
 
 class DaemonProcess:
-    """A daemon that was just started. `report` waits for its report; then `leave` it, or `end` it with its files."""
+    """A daemon that was just started. Wait for its `report`.
+
+    Then `leave` it running, or `end` it and delete its files.
+    """
 
     def __init__(
         self,
@@ -104,11 +107,11 @@ class DaemonProcess:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Return the id of the daemon's process."""
         return self._process.pid
 
     def report(self, timeout_s: float = START_TIMEOUT_S) -> Report:
-        """Wait for its report. DaemonFailedError, after which nothing is left of it."""
+        """Wait for the daemon's report. DaemonFailedError, after which nothing of the daemon is left."""
         try:
             found = self._read_report(timeout_s)
         except BaseException:
@@ -120,24 +123,24 @@ class DaemonProcess:
         return found
 
     def leave(self) -> None:
-        """Let it go on alone."""
+        """Let the daemon run on by itself."""
         self._close_report()
         # Nobody waits for it here: Python would warn of a child that still runs.
         self._process.returncode = 0
         _left_pids.add(self._process.pid)
 
     def wait(self) -> int:
-        """Wait for its end, and return its exit code: minus the number of the signal that ended it."""
+        """Wait for the daemon's end, and return its exit code; a negative number is the signal that ended it."""
         self._close_report()
         return self._process.wait()
 
     def end(self) -> None:
-        """End it, in order if it can, and remove its log folder."""
+        """End the daemon, in order if possible, and remove its log folder."""
         self.terminate()
         self._forget()
 
     def terminate(self) -> None:
-        """End it, in order if it can; its log stays. Nothing happens where it has ended."""
+        """End the daemon, in order if possible, and keep its log. Does nothing if it has already ended."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -195,23 +198,25 @@ class DaemonProcess:
         try:
             return msgspec.json.decode(content, type=Report)
         except DECODE_ERRORS as error:
-            raise DaemonFailedError(self._last_words(f"its report is damaged: {error}")) from error
+            raise DaemonFailedError(
+                self._last_words(f"its report cannot be read: {error}")
+            ) from error
 
     def _how_it_ended(self) -> str:
         try:
             code = self._process.wait(_STOP_GRACE_S)
         except subprocess.TimeoutExpired:
-            return "it told nothing"
+            return "it sent no report"
         if code < 0:
             name = signal.Signals(-code).name
-            return f"it was ended by {name}" + (
-                ", as where memory is short" if name == "SIGKILL" else ""
+            return f"it was killed by {name}" + (
+                ", possibly because memory was short" if name == "SIGKILL" else ""
             )
         return f"it ended with code {code}"
 
     def _last_words(self, reason: str) -> tuple[str, ...]:
         said = last_lines(self.log_folder, _SHOWN_LINES)
-        ending = "and said nothing" if not said else "and said last:"
+        ending = "and printed nothing" if not said else "and last printed:"
         return (f"the daemon did not start: {reason}, {ending}", *(f"  {line}" for line in said))
 
     def _close_report(self) -> None:
@@ -225,7 +230,7 @@ class DaemonProcess:
 
 
 def _reap_left() -> None:
-    """Take the exit codes of daemons that were left and have ended: else each stays a zombie of this process."""
+    """Collect the exit codes of daemons that were left and have ended, so that none stays a zombie of this process."""
     for pid in tuple(_left_pids):
         try:
             has_ended = os.waitpid(pid, os.WNOHANG)[0] == pid
@@ -248,7 +253,7 @@ def is_daemon(pid: int) -> bool:
 def log_folder_of(settings: Mapping[str, str], clock: Clock) -> Path:
     """Make the log folder of a daemon: below `env.log.dir`, or `logs` in the user's folder of Headrace.
 
-    HomeFolderError; OSError, ConfigurationError of `env.log.dir`.
+    Raises HomeFolderError, or OSError or ConfigurationError for `env.log.dir`.
     """
     configured = Settings(settings)
     if not configured.get_option(LOG_DIR):

@@ -1,4 +1,4 @@
-"""`headrace run -d`: has a daemon run a program, and says how to follow it once its first job was taken."""
+"""`headrace run -d`: runs a program in a daemon, and prints how to follow it once its first job was accepted."""
 
 from urllib.parse import urlsplit
 
@@ -26,9 +26,9 @@ def run_detached(
     is_verbose: bool,
     is_json: bool = False,
 ) -> int:
-    """Start it, and return 0 once its first job runs, or it stands by; else the exit code with which it has ended.
+    """Start the program; return 0 once its first job runs or it stands by, else the exit code with which it ended.
 
-    `is_json`: standard output has one document and nothing else.
+    `is_json`: standard output gets a single JSON document and nothing else.
     """
     descriptor = DaemonClusterDescriptor(Settings(settings), is_verbose=is_verbose)
     try:
@@ -82,9 +82,10 @@ def _say(cluster: DeployedCluster, name: str) -> None:
             f"follow it with 'headrace list -m {place}' and 'headrace logs -m {place}', "
             f"end it with 'headrace stop -m {place} {cluster.job_id}'"
         )
-    click.echo(f"what it prints, and its logs, are in {cluster.log_folder}")
+    click.echo(f"its output and its logs are in {cluster.log_folder}")
     if cluster.supervisor_pid:
         click.echo(
-            f"process {cluster.supervisor_pid} starts it again when it ends before its program does, and says why in "
+            f"process {cluster.supervisor_pid} restarts the driver if it ends before its program does, and logs the "
+            "reason in "
             f"{cluster.supervisor_log_folder}"
         )

@@ -1,6 +1,6 @@
-"""Instructions for a daemon, and its report: it and the command that starts it send them as JSON on pipes.
+"""Instructions for a daemon, and its report, which it and the command that starts it exchange as JSON on pipes.
 
-Reporter tells the command how the start went, once.
+Reporter sends the report on the start, once.
 """
 
 import os
@@ -16,40 +16,40 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 class RunProgram(msgspec.Struct, frozen=True, tag=True):
     """Run a program in a cluster of its own.
 
-    It has started when its first job was taken; a standby, which needs high availability, when it waits or leads.
+    It has started when its first job was accepted; a standby, which needs high availability, when it waits or leads.
     """
 
     program: Program
     is_standby: bool = False
     is_supervised: bool = False
-    """Whether the daemon watches over the driver, which is a daemon of its own, and starts it again."""
+    """True if the daemon supervises the driver, which is another daemon, and restarts it."""
 
     @property
     def name(self) -> str:
-        """The name of its cluster."""
+        """Return the name of its cluster."""
         return self.program.name
 
 
 class RunSession(msgspec.Struct, frozen=True, tag=True):
-    """Be a session of this name. A standby has started when it has seen who leads; others when they lead."""
+    """Run a session of this name. A standby has started when it has seen the leader; others when they lead."""
 
     name: str
     is_standby: bool = False
     is_supervised: bool = False
-    """Whether the daemon watches over the session, which is a daemon of its own, and starts it again."""
+    """True if the daemon supervises the session, which is another daemon, and restarts it."""
 
 
 class RunJobCluster(msgspec.Struct, frozen=True, tag=True):
-    """Be a cluster of this name for one job, which the starter brings over REST."""
+    """Run a cluster of this name for one job, which the starting process submits over REST."""
 
     name: str
 
 
 class Instructions(msgspec.Struct, frozen=True):
-    """All that a daemon is told, on its standard input.
+    """Instructions for a daemon, which it reads from its standard input.
 
-    `report_descriptor` is where it writes its report. `log_folder` is made by the starter, and has the file
-    `jobmanager.console.out`, to which the daemon's standard output and error go.
+    The daemon writes its report to `report_descriptor`. The starting process creates `log_folder` with the file
+    `jobmanager.console.out`, which receives the daemon's standard output and error.
     """
 
     duty: RunProgram | RunSession | RunJobCluster
@@ -59,39 +59,39 @@ class Instructions(msgspec.Struct, frozen=True):
     is_verbose: bool = False
 
     def to_json(self) -> bytes:
-        """Return them as JSON, a path as its text."""
+        """Return the instructions as JSON, with a path as its text."""
         return msgspec.json.encode(self, enc_hook=str)
 
     @classmethod
     def from_json(cls, content: bytes) -> "Instructions":
-        """Read what `to_json` has made. DECODE_ERRORS."""
+        """Read the output of `to_json`. Raises one of DECODE_ERRORS."""
         return msgspec.json.decode(content, type=cls, dec_hook=lambda kind, text: kind(text))
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The start has succeeded with a cluster, or failed with the error that `failure` describes, a line each."""
+    """Report that a start has succeeded with a cluster, or failed; `failure` has the lines of the error."""
 
     cluster: DeployedCluster = DeployedCluster()
     failure: tuple[str, ...] = ()
     is_name_taken: bool = False
-    """Whether it has failed because another cluster took the name meanwhile."""
+    """True if the start failed because another cluster took the name meanwhile."""
     exit_code: int | None = None
     """Exit code of a program that has ended already."""
 
 
 class StarterGoneError(HeadraceError):
-    """Nobody heard that the daemon has started: whoever wanted it was ended meanwhile, and knows nothing of it."""
+    """Raised if the command that started a daemon ended before the daemon could report to it."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
     def __init__(self) -> None:
         super().__init__(
-            "the command that started this daemon has ended before it was told: the daemon ends too"
+            "the command that started this daemon has ended before the daemon could report to it: the daemon ends too"
         )
 
 
 class Reporter:
-    """The way back, which children of this process do not inherit."""
+    """Sends the report to the starting process; children of this process do not inherit the pipe."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
@@ -99,11 +99,11 @@ class Reporter:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing was told yet."""
+        """Return whether nothing was reported yet."""
         return self._descriptor is not None
 
     def tell(self, report: Report) -> None:
-        """Tell it, unless something was told before. StarterGoneError."""
+        """Send the report, unless one was sent before. StarterGoneError."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -114,6 +114,6 @@ class Reporter:
             raise StarterGoneError from error
 
     def tell_failure(self, error: BaseException, *, is_name_taken: bool = False) -> None:
-        """Tell that the start has failed with this error, unless something was told before. StarterGoneError."""
+        """Report that the start has failed with this error, unless a report was sent before. StarterGoneError."""
         failure = tuple(describe(error, wants_details=wants_details()))
         self.tell(Report(failure=failure, is_name_taken=is_name_taken))

@@ -1,8 +1,8 @@
-"""Supervisor: keeps a session, or an application, running in a daemon, and starts it again whenever its driver ends.
+"""Supervisor: keeps a session or an application running in a daemon, and restarts it whenever its driver ends.
 
-A session ends in order, with exit code 0, because somebody stops it, and an application because its main has ended:
-then the supervisor ends, too. After any other end it waits, each time twice as long as before, and starts it again; one
-that has run for a while counts as new.
+A session that is stopped ends in order, with exit code 0, and so does an application whose main has ended: then the
+supervisor ends, too. After any other end the supervisor waits, each time twice as long as before, and restarts it;
+after a long enough run the pauses begin anew.
 """
 
 import logging
@@ -30,20 +30,20 @@ from headrace.spark.application import EXIT_LEFT
 
 _LOG: Final = logging.getLogger(__name__)
 SHORT_LIVES_MAX: Final = 10
-"""Starts in a row that are tried before the supervisor gives up."""
+"""Number of short runs in a row after which the supervisor gives up."""
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _STEADY_S: Final = 300.0
 
 
 class RestartPauses:
-    """Pauses before the next start: twice as long each time, and none any more after SHORT_LIVES_MAX short lives."""
+    """Pauses before the next start: each twice as long as the last; None after SHORT_LIVES_MAX short runs."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def after(self, lived_s: float) -> float | None:
-        """Return the pause after a session that lived this long, or None where it is not to be started again."""
+        """Return the pause after a run of this length, or None if it should not be restarted."""
         self._count = 1 if lived_s >= _STEADY_S else self._count + 1
         if self._count > SHORT_LIVES_MAX:
             return None
@@ -63,7 +63,7 @@ class Supervisor:
         pauses: RestartPauses | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`log_folder`: where this process says why it starts the driver again."""
+        """`log_folder`: the folder where this process logs why it restarts the driver."""
         self._duty: Final = msgspec.structs.replace(duty, is_supervised=False)
         is_session = isinstance(duty, RunSession)
         self._what: Final = f"{'session' if is_session else 'application'} '{duty.name}'"
@@ -80,9 +80,9 @@ class Supervisor:
         self._daemon: DaemonProcess | None = None
 
     def run(self, reporter: Reporter) -> int:
-        """Start it, and again until it ends in order or fails too often; return the exit code.
+        """Start the driver, and restart it until it ends in order or fails too often; return the exit code.
 
-        A first start that fails is told, and not repeated. SIGTERM ends it in order.
+        A first start that fails is reported, and not repeated. SIGTERM ends the driver in order.
         """
         take_back = end_in_order_when_terminated(lambda: "the driver ends, too")
         try:
@@ -117,30 +117,30 @@ class Supervisor:
             pause_s = self._pauses.after((self._clock.monotonic_ms() - begun_ms) / 1000)
             if pause_s is None:
                 _LOG.error(
-                    "%s %s; it is not started again after %d short lives in a row: mend the cause, and start it with "
-                    "--supervise", self._what, reason, SHORT_LIVES_MAX,
+                    "%s %s; it is not restarted after %d short runs in a row: fix the cause, then start it again "
+                    "with --supervise", self._what, reason, SHORT_LIVES_MAX,
                 )  # fmt: skip
                 if reporter.is_open:
                     reporter.tell(Report(failure=(f"{self._what} {reason}",)))
                 return EXIT_FAILED
             self._file.driver_ended()
-            _LOG.warning("%s %s; it is started again in %g s", self._what, reason, pause_s)
+            _LOG.warning("%s %s; restarting it in %g s", self._what, reason, pause_s)
             threading.Event().wait(pause_s)
 
     def _died(self, error: DaemonFailedError) -> bool:
-        """Return whether the driver of an application ended before its main did, which has not taken a job yet."""
+        """Return whether the driver of an application died before its main ended and before it took a job."""
         code = error.exit_code
         return isinstance(self._duty, RunProgram) and code is not None and self._goes_on(code)
 
     def _goes_on(self, code: int) -> bool:
-        """Return whether there is something left to do after an end with this code."""
+        """Return whether the driver must be restarted after it ended with this code."""
         if isinstance(self._duty, RunSession):
             return code != 0
         # All other codes are those of main.
         return code < 0 or code == EXIT_LEFT
 
     def _live(self, duty: RunSession | RunProgram, reporter: Reporter) -> int:
-        """Let it live once, and return the exit code; minus the number of a signal. DaemonFailedError."""
+        """Run the driver once, and return the exit code; a negative number is a signal. DaemonFailedError."""
         try:
             daemon = DaemonProcess(duty, self._settings, is_verbose=self._is_verbose)
         except (HeadraceError, OSError) as error:

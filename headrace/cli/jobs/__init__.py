@@ -1,6 +1,6 @@
-"""Commands for jobs that somebody else started: they speak to the REST endpoint of a cluster, and to nothing else.
+"""Commands for the jobs of a running cluster, which they reach only over its REST endpoint.
 
-Duty: one file per command, with Flink's arguments, lines and exit codes where Flink has the command.
+Duty: one file per command, with Flink's arguments, output lines and exit codes if Flink has the command.
 Neighbours: `rest.client` asks, `rest.connections` finds the cluster; nothing here imports Spark, Arrow or the API.
 Start reading: `cluster_command`.
 """

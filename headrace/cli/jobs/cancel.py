@@ -1,4 +1,4 @@
-"""`headrace cancel`: ends a job without a savepoint, or, as Flink still has it, with one."""
+"""`headrace cancel`: ends a job without a savepoint, or, as in Flink, with one."""
 
 from typing import Any, Final
 
@@ -9,9 +9,9 @@ from headrace.cli.jobs.savepoint_options import format_option
 from headrace.rest.client import path_of
 
 _HELP: Final = """\
-Cancel a job. It does not wait until the job has ended.
+Cancel a job, without waiting until it has ended.
 
-`headrace stop` ends a job with a savepoint, from which it can go on; -s does so too, and is deprecated, as in Flink.
+`headrace stop` ends a job with a savepoint, from which it can continue; -s does so too, but is deprecated, as in Flink.
 
 \b
 Try it:
@@ -40,7 +40,7 @@ def cancel(
     """Cancel a job; the help text is `_HELP`."""
     context = click.get_current_context()
     if savepoint and job_id is None:
-        # `-s <job id>`: the word behind -s is no directory.
+        # `-s <job id>`: the word after -s is not a directory.
         savepoint, job_id = "", JOB_ID.convert(savepoint, None, context)
     if job_id is None:
         raise click.UsageError("Missing JobID. Specify a JobID to cancel a job.", context)

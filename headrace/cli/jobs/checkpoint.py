@@ -1,4 +1,4 @@
-"""`headrace checkpoint <job id>`: takes a checkpoint of a running job; its siblings look at those that there are."""
+"""`headrace checkpoint <job id>`: takes a checkpoint of a running job; other actions look at stored checkpoints."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _COMMANDS: Final = {
     "show": Entry("headrace.cli.snapshots:show", "Show a snapshot, operator by operator."),
     "trigger": Entry(
         "headrace.cli.jobs.checkpoint:checkpoint_job",
-        "Take a checkpoint of a running job; the word may be left out.",
+        "Take a checkpoint of a running job; the word trigger may be omitted.",
     ),
     "verify": Entry(
         "headrace.cli.snapshots:verify", "Check that a snapshot is complete and unchanged."
@@ -25,8 +25,8 @@ Take a checkpoint of a running job, or look at checkpoints in files.
 
 \b
 Try it:
-  headrace checkpoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e         now, as it is configured
-  headrace checkpoint -full 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e   without files of earlier ones
+  headrace checkpoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e         now, of the configured kind
+  headrace checkpoint -full 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e   full: refers to no earlier files
   headrace checkpoint list /data/checkpoints                   without a cluster
 """
 _TRIGGER_HELP: Final = """\
@@ -45,7 +45,7 @@ Try it:
     "--full",
     "is_full",
     is_flag=True,
-    help="A whole one, also of state that is incremental.",
+    help="Take a full checkpoint that refers to no earlier files.",
 )
 @click.argument("job_id", type=JOB_ID, metavar="JOB_ID", required=False)
 @click.pass_obj

@@ -1,4 +1,4 @@
-"""ClusterCommand: a command that asks a cluster; and ClusterSession, what its function is given for that.
+"""ClusterCommand: a command that asks a cluster; and ClusterSession, which its function receives.
 
 Every such command has Flink's general options (-m, -D, -t, -z, -v), and `--json` for one JSON document on standard
 output and messages on standard error.
@@ -61,11 +61,11 @@ _COMPLETION: Final = {
     CONNECTION_TIMEOUT.key: "300 ms",
     CLIENT_TIMEOUT.key: "1 s",
 }
-"""Short time-outs for the completion of a command line."""
+"""Short time-outs for completing a command line."""
 
 
 class ClusterSession:
-    """The cluster that a command is about, and the way in which the command speaks."""
+    """The cluster that a command asks, and the command's ways to print."""
 
     def __init__(
         self, address: str | None, definitions: Mapping[str, str], *, is_json: bool
@@ -77,7 +77,7 @@ class ClusterSession:
 
     @functools.cached_property
     def found(self) -> FoundConnection:
-        """The connection of the cluster. NoClusterError; SeveralClustersError; ConnectionFileError."""
+        """Connection of the cluster. Raises NoClusterError, SeveralClustersError or ConnectionFileError."""
         settings = Settings(self.definitions)
         if self.address is None and is_highly_available(settings):
             return _leader_of(settings, self.note)
@@ -85,15 +85,15 @@ class ClusterSession:
 
     @functools.cached_property
     def client(self) -> RestClient:
-        """The client of the cluster; the first use looks for it."""
+        """Client of the cluster; the first use looks for the cluster."""
         return self.client_for(None)
 
     def client_for(self, patience_s: float | None) -> RestClient:
-        """Return a client whose calls end within this time; None: as the settings say."""
+        """Return a client whose calls end within this time; None: within the time of the settings."""
         settings = dict(self.definitions)
         host = urlsplit(self.found.connection.address).hostname or ""
         if self.found.file is None and is_loopback(host):
-            # A cluster of this machine that is about to listen has told of itself in a file.
+            # A cluster of this machine that is about to listen has already written its file.
             settings.setdefault(RETRY_MAX_ATTEMPTS.key, "1")
         return RestClient.of(
             self.found,
@@ -103,12 +103,12 @@ class ClusterSession:
         )
 
     def find_cluster(self) -> None:
-        """Find the cluster, so that its errors come before the first line of output."""
+        """Find the cluster now, so that its errors come before the first line of output."""
         _ = self.client
 
     @functools.cached_property
     def impatient_client(self) -> RestClient:
-        """A client for views that ask again by themselves."""
+        """Return a client for views that repeat their requests by themselves."""
         settings = {**self.definitions, RETRY_MAX_ATTEMPTS.key: "1"}
         return RestClient.of(self.found, settings=Settings(settings))
 
@@ -118,7 +118,7 @@ class ClusterSession:
             self.note(f"waiting for the cluster: {error} (Ctrl-C ends)")
 
     def say(self, text: str) -> None:
-        """Print a line for people: on standard error where standard output is for a program."""
+        """Print a line for people: on standard error if standard output is for a program."""
         click.echo(without_controls(text), err=self.is_json)
 
     def note(self, text: str) -> None:
@@ -126,14 +126,14 @@ class ClusterSession:
         click.echo(without_controls(text), err=True)
 
     def answer(self, document: Any) -> None:
-        """Print the one JSON document, where it is wanted."""
+        """Print the JSON document, if it is wanted."""
         if self.is_json:
             print_json(document)
 
     def operate(
         self, path: str, body: Mapping[str, Any], results: str | None = None
     ) -> dict[str, Any]:
-        """Begin an operation and return its result; who waits is told now and then that it goes on."""
+        """Start an operation and return its result; while it runs, print from time to time that it goes on."""
         request_id = self.client.begin(path, body)
         noted_s = 0.0
 
@@ -149,15 +149,13 @@ class ClusterSession:
         except (KeyboardInterrupt, OperationLateError) as error:
             found = _SAVEPOINT_PATH.fullmatch(results_path)
             if found is not None:
-                self.note(
-                    f"what becomes of it: headrace savepoint --result {request_id} {found[1]}"
-                )
+                self.note(f"to see its result: headrace savepoint --result {request_id} {found[1]}")
             elif isinstance(error, KeyboardInterrupt):
-                self.note(f"the cluster goes on with it: ask {results_path} for the result")
+                self.note(f"the cluster continues it: ask {results_path} for the result")
             raise
 
     def job_named(self, job_id: str | None) -> str:
-        """Return the job that is meant: the one named, or the only one that runs. UsageError."""
+        """Return the job that is meant: the named one, or the only running one. UsageError."""
         if job_id is not None:
             return job_id
         jobs = self.client.get_object("/jobs/overview").get("jobs", [])
@@ -169,12 +167,12 @@ class ClusterSession:
             for job in running or jobs
         )
         if running:
-            raise click.UsageError(f"{len(running)} jobs run: name one of them{listed}")
+            raise click.UsageError(f"{len(running)} jobs are running: name one of them{listed}")
         hint = f": name one that has ended{listed}" if jobs else ", and none has run"
-        raise click.UsageError(f"no job runs{hint}")
+        raise click.UsageError(f"no job is running{hint}")
 
     def vertex_named(self, job_id: str, named: str) -> dict[str, Any]:
-        """Return the vertex with this id, number (from 1) or part of its name. UsageError lists what there is."""
+        """Return the vertex with this id, number (from 1) or part of its name. UsageError lists the vertices."""
         vertices: list[dict[str, Any]] = self.client.get_object(path_of("jobs", job_id)).get(
             "vertices", []
         )
@@ -191,9 +189,9 @@ class ClusterSession:
 
 
 def one_named(named: str, entries: Sequence[tuple[str, str]], noun: str, nouns: str) -> int:
-    """Return the place of the only entry, id and name, that is meant. UsageError lists what there is.
+    """Return the index of the entry (id and name) that is meant. UsageError lists all entries.
 
-    The id, or the whole name, counts before the number from 1, and that before a part of the name.
+    The id or the whole name has priority over the number (from 1), and the number over a part of the name.
     """
     places = range(len(entries))
     similar = [at for at in places if named.lower() in entries[at][1].lower()]
@@ -212,12 +210,12 @@ def one_named(named: str, entries: Sequence[tuple[str, str]], noun: str, nouns: 
 
 
 def with_job_id(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of REST with the job's id under the key that all documents of commands have."""
+    """Return an answer of the REST API with the job's id under the key that all JSON documents of commands use."""
     return {"job-id" if key == "jid" else key: value for key, value in answer.items()}
 
 
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
-"""JobStatus of jobs that are over; a suspended one may go on elsewhere."""
+"""JobStatus of jobs that are over; a suspended one may continue elsewhere."""
 
 
 def is_ended(state: str) -> bool:
@@ -250,11 +248,14 @@ class JobIdType(click.ParamType[str]):
                 if job["jid"].startswith(incomplete)
             ]
         except (HeadraceError, OSError, LookupError, TypeError):
-            return []  # a shell's line is no place for errors
+            return []  # completion must not print errors into the shell's command line
 
 
 def completing_client(ctx: click.Context) -> RestClient:
-    """Return the client of the cluster that a line names so far; it waits for nothing. NoClusterError and its like."""
+    """Return the client of the cluster that the command line names so far; it does not wait.
+
+    NoClusterError and its subclasses.
+    """
     found = find_connection(ctx.params.get("address"), lambda _: None)
     return RestClient.of(found, settings=Settings(_COMPLETION))
 
@@ -272,7 +273,7 @@ JOB_ID: Final = JobIdType()
 
 
 class ClusterCommand(click.Command):
-    """A command whose function takes a ClusterSession first, by `click.pass_obj`."""
+    """A command whose function takes a ClusterSession as its first argument, by `click.pass_obj`."""
 
     def __init__(
         self, *arguments: Any, params: list[click.Parameter] | None = None, **options: Any
@@ -311,7 +312,7 @@ def _general_options() -> Sequence[click.Parameter]:
             ["-m", "--jobmanager", "address"],
             type=_AddressType(),
             metavar="HOST:PORT",
-            help="Cluster to speak to (default: the only one of this machine).",
+            help="Address of the cluster (default: the only one of this machine).",
         ),
         click.Option(
             ["-D", "definitions"],
@@ -322,14 +323,14 @@ def _general_options() -> Sequence[click.Parameter]:
         click.Option(
             ["-t", "--target"],
             type=click.Choice(_TARGETS),
-            help="Accepted for Flink's scripts: clusters are reached over REST.",
+            help="Accepted for Flink's scripts and ignored: clusters are reached over REST.",
         ),
         click.Option(["-v", "--verbose"], is_flag=True, help="Log each request on standard error."),
     )
 
 
 def _leader_of(settings: Settings, note: Callable[[str], None]) -> FoundConnection:
-    """Return the connection of the driver that leads now. RestUnreachableError."""
+    """Return the connection of the driver that leads now. Raises RestUnreachableError."""
     from headrace.client.leader_rest_client import leader_connection
     from headrace.cluster.high_availability.leader_retrieval_service import open_leader_retrieval
 
@@ -352,7 +353,7 @@ def _check(definitions: Mapping[str, str]) -> None:
 
 
 def _print_stack(error: HeadraceError) -> None:
-    """Print all that the server said, as Flink does, where it is more than the line that was printed."""
+    """Print the server's whole error text, as Flink does, if it is longer than the line that was printed."""
     match error:
         case RestRefusedError(errors=strings):
             text = "\n".join(strings)
@@ -368,7 +369,7 @@ def _print_stack(error: HeadraceError) -> None:
 
 
 class ClusterNameType(click.ParamType[str]):
-    """A name. The shell completes those of live clusters."""
+    """A cluster's name. The shell completes those of running clusters."""
 
     name = "name"
 
@@ -378,7 +379,7 @@ class ClusterNameType(click.ParamType[str]):
         try:
             found, _ = live_connections(lambda _: None)
         except (HeadraceError, OSError):
-            return []  # a shell's line is no place for errors
+            return []  # completion must not print errors into the shell's command line
         names = [one.connection for one in found if one.connection.name.startswith(incomplete)]
         return [CompletionItem(one.name, help=one.address) for one in names]
 
@@ -387,12 +388,12 @@ CLUSTER_NAME = ClusterNameType()
 
 
 def choose_cluster(session: ClusterSession, name: str | None) -> None:
-    """Have the session speak to the cluster of this name; without one it is that of -m, or the only one.
+    """Choose the cluster of this name; without a name, the one of -m or the only one.
 
-    UsageError where both are given; NoSuchClusterError; SeveralClustersError.
+    UsageError if both are given; NoSuchClusterError; SeveralClustersError.
     """
     if name is None:
         return
     if session.address is not None:
-        raise click.UsageError("a cluster is named by its name or by -m, not by both")
+        raise click.UsageError("give either the name of a cluster or -m, not both")
     session.found = find_named(name, session.note)

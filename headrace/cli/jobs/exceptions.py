@@ -1,4 +1,4 @@
-"""`headrace exceptions`: why a job failed or restarted, the line of the user's program first."""
+"""`headrace exceptions`: shows why a job failed or restarted, with the line of the user's program first."""
 
 import re
 from datetime import datetime
@@ -17,7 +17,7 @@ _PLACE: Final = re.compile(
 _HELP: Final = """\
 Show why a job failed or restarted, the newest first: the file and line of the program, the error, and the task.
 
-Without JOB_ID, those of the only job that runs.
+Without JOB_ID, shows those of the only running job.
 
 \b
 Try it:
@@ -36,7 +36,7 @@ _Entry = dict[str, Any]
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="Largest number of exceptions that are shown.",
+    help="Maximum number of exceptions to show.",
 )
 @click.option("--traceback", "has_traceback", is_flag=True, help="Show whole tracebacks.")
 @click.argument("job_id", type=JOB_ID, metavar="[JOB_ID]", required=False)
@@ -70,7 +70,7 @@ def exceptions(session: ClusterSession, count: int, has_traceback: bool, job_id:
 
 
 def exception_lines(failure: _Entry, has_traceback: bool) -> list[str]:
-    """Return the lines that tell of an exception."""
+    """Return the lines that describe an exception."""
     stacktrace = failure.get("stacktrace", "")
     place, said = place_of(stacktrace), message_of(failure)
     at = datetime.fromtimestamp(failure.get("timestamp", 0) / 1000).strftime("%d.%m.%Y %H:%M:%S")
@@ -86,7 +86,7 @@ def exception_lines(failure: _Entry, has_traceback: bool) -> list[str]:
     if others:
         messages = {message_of(one) for one in others} - {said}
         lines.append(
-            f"  with it {len(others)} more failed"
+            f"  {len(others)} more failed with it"
             + "".join(f"\n    {one}" for one in sorted(messages))
         )
     if has_traceback and stacktrace:
@@ -95,7 +95,7 @@ def exception_lines(failure: _Entry, has_traceback: bool) -> list[str]:
 
 
 def place_of(stacktrace: str) -> str:
-    """Return `file, line n` of the innermost frame in a file of the user's; nothing where there is none."""
+    """Return `file, line n` of the innermost frame in a file of the user's; an empty string if there is none."""
     frames = [found for found in _FRAME.finditer(stacktrace) if is_user_file(found[1])]
     if frames:
         return f"{frames[-1][1]}, line {frames[-1][2]}"
@@ -104,7 +104,7 @@ def place_of(stacktrace: str) -> str:
 
 
 def message_of(failure: _Entry) -> str:
-    """Return class and text of an exception in one line, without the place that is told before."""
+    """Return class and text of an exception in one line, without the place, which is shown before."""
     first = next(
         (line.strip() for line in failure.get("stacktrace", "").splitlines() if line.strip()), ""
     )

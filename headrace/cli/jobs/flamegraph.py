@@ -1,4 +1,4 @@
-"""`headrace flamegraph`: what the threads of a vertex do, as a picture or as folded stacks."""
+"""`headrace flamegraph`: shows what the threads of a vertex do, as a picture or as folded stacks."""
 
 import threading
 from collections.abc import Callable
@@ -27,8 +27,8 @@ _DEPTH_MAX: Final = 150
 _HELP: Final = """\
 Sample the threads of a vertex and write a flame graph into a file: an SVG for browsers, or folded stacks.
 
-VERTEX is the id of a vertex, its number, or a part of its name; without JOB_ID, of the only job that runs. The first
-request starts the sampling, which takes some seconds and ends by itself when nobody asks any more.
+VERTEX is the id of a vertex, its number, or a part of its name; without JOB_ID, of the only running job. The first
+request starts the sampling, which takes some seconds and ends by itself without further requests.
 
 \b
 Try it:
@@ -43,11 +43,11 @@ _NOT_BEGUN: Final = ("CREATED", "SCHEDULED", "DEPLOYING")
 
 
 class NoSamplesError(RestError):
-    """There is nothing to draw."""
+    """Raised if there are no samples to draw."""
 
 
 class _JobIdOrVertexType(JobIdType):
-    """The first word, which is the vertex where it is the only one."""
+    """The first word: a job id, or the vertex if it is the only word."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return value
@@ -66,9 +66,9 @@ class _JobIdOrVertexType(JobIdType):
     type=click.Choice(["full", "on_cpu", "off_cpu"], case_sensitive=False),
     default="full",
     show_default=True,
-    help="All samples, or those of threads that compute, or that wait.",
+    help="Samples to draw: all (full), of computing threads (on_cpu), or of waiting threads (off_cpu).",
 )
-@click.option("--subtask", type=click.IntRange(min=0), help="Only this subtask.")
+@click.option("--subtask", type=click.IntRange(min=0), help="Sample only this subtask.")
 @click.option("--folded", "is_folded", is_flag=True, help="Write folded stacks instead of an SVG.")
 @click.argument("job_id", metavar="[JOB_ID]", type=_JobIdOrVertexType())
 @click.argument("vertex", metavar="VERTEX", required=False)
@@ -91,12 +91,12 @@ def flamegraph(
     name = on_one_line(str(found["name"]))
     if found.get("status") in _NOT_BEGUN:
         raise NoSamplesError(
-            f"'{name}' does not run yet (it is {found['status']}): ask again when it does, which 'headrace top' shows"
+            f"'{name}' does not run yet (it is {found['status']}): try again once it runs, as 'headrace top' shows"
         )
     if is_ended(str(found.get("status"))):
         raise NoSamplesError(
-            f"'{name}' has ended (it is {found['status']}), and only what runs can be sampled: 'headrace open' draws "
-            "how busy it was over time"
+            f"'{name}' has ended (it is {found['status']}), but only running vertices can be sampled: 'headrace open' "
+            "shows how busy it was over time"
         )
     path = path_of("jobs", job_id, "vertices", found["id"], "flamegraph")
     clock = SystemClock()
@@ -132,13 +132,13 @@ def await_samples(
     now_ms: Callable[[], float],
     wait: Callable[[float], Any],
 ) -> FlameGraphNode:
-    """Return the root frame once there are samples. NoSamplesError where there will be none, or none in time."""
+    """Return the root frame once there are samples. NoSamplesError if there will be none, or none in time."""
     began_ms = now_ms()
     while True:
         answer = client.get_object(path, **query)
         match answer.get("endTimestamp"):
             case -1:
-                raise NoSamplesError("the vertex has ended: only what runs can be sampled")
+                raise NoSamplesError("the vertex has ended: only running vertices can be sampled")
             case -2:
                 raise NoSamplesError(
                     "flame graphs are off in this cluster: start it with -D rest.flamegraph.enabled=true"
@@ -155,7 +155,7 @@ def await_samples(
 
 
 def node_of(answer: dict[str, Any], depth: int = 0) -> FlameGraphNode:
-    """Return the graph of a JSON node; what is deeper than 150 calls is cut off."""
+    """Return the graph of a JSON node; frames deeper than 150 calls are cut off."""
     below = answer.get("children") or [] if depth < _DEPTH_MAX else []
     children = tuple(node_of(one, depth + 1) for one in below)
     return FlameGraphNode(str(answer.get("name", "?")), int(answer.get("value", 0)), children)

@@ -17,7 +17,7 @@ METRICS: Final = (
     names.CURRENT_INPUT_WATERMARK.name,
     names.CURRENT_OUTPUT_WATERMARK.name,
 )
-"""Metrics of a vertex that are shown; the server gives them over its subtasks."""
+"""Metrics of a vertex that are shown; the server aggregates them over its subtasks."""
 _MS_PER_SECOND: Final = 1000.0
 
 Aggregates = Mapping[str, Mapping[str, float]]
@@ -25,7 +25,7 @@ Aggregates = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class VertexFigures:
-    """A vertex; shares of time are in [0, 1], means over its subtasks; None where nobody has told any."""
+    """A vertex; shares of time are in [0, 1], means over its subtasks; None if no subtask has reported any."""
 
     number: int
     vertex_id: str
@@ -34,7 +34,7 @@ class VertexFigures:
     parallelism: int
     busy: float | None = None
     busy_most: float | None = None
-    """Share of the busiest subtask."""
+    """Share of time of the busiest subtask."""
     back_pressured: float | None = None
     idle: float | None = None
     records_in_per_second: float | None = None
@@ -44,7 +44,7 @@ class VertexFigures:
 
 @dataclass(frozen=True)
 class ShownCheckpoints:
-    """Counts of checkpoints, and the last completed one; its id is None before there is one."""
+    """Counts of checkpoints, and the last completed one; its id is None before the first one."""
 
     completed: int
     failed: int
@@ -54,12 +54,12 @@ class ShownCheckpoints:
     last_duration_ms: int = 0
     last_size_bytes: int = 0
     failure: str = ""
-    """Reason of the last failed one, where it is newer than the last completed one."""
+    """Reason of the last failed one, if it is newer than the last completed one."""
 
 
 @dataclass(frozen=True)
 class JobFigures:
-    """All that is shown of a job."""
+    """All shown figures of a job."""
 
     job_id: str
     name: str
@@ -69,15 +69,15 @@ class JobFigures:
     vertices: tuple[VertexFigures, ...]
     restarts: int | None = None
     checkpoints: ShownCheckpoints | None = None
-    """None where checkpointing is off."""
+    """Checkpoints; None if checkpointing is off."""
     failure: str = ""
-    """The last exception, in a line."""
+    """The last exception, in one line."""
     held_lock: str = ""
-    """TaskManager that does not answer while C code holds its interpreter lock, with the function."""
+    """TaskManager that does not answer because C code holds its interpreter lock, with the function."""
 
 
 def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> VertexFigures:
-    """Return the figures of a vertex of `/jobs/<id>`; `answer` is that of its aggregated metrics, if there is one."""
+    """Return the figures of a vertex of `/jobs/<id>`; `answer` has its aggregated metrics, if there is one."""
     found = aggregates_of(answer)
     return VertexFigures(
         number,
@@ -97,7 +97,7 @@ def vertex_figures(number: int, vertex: Mapping[str, Any], answer: object) -> Ve
 
 
 def aggregates_of(answer: object) -> Aggregates:
-    """Return the numbers of an answer with aggregated metrics, by name; what is no number is left out."""
+    """Return the numbers of an answer with aggregated metrics, by name; values that are not numbers are left out."""
     if not isinstance(answer, Sequence):
         return {}
     found: dict[str, dict[str, float]] = {}
@@ -113,9 +113,9 @@ def aggregates_of(answer: object) -> Aggregates:
 
 
 def checkpoint_figures(answer: Mapping[str, Any]) -> ShownCheckpoints:
-    """Return the figures of the answer of `/jobs/<id>/checkpoints`."""
+    """Read the figures from the answer of `/jobs/<id>/checkpoints`."""
     counts, latest = answer.get("counts") or {}, answer.get("latest") or {}
-    # Periodic checkpoints and savepoints share one sequence of ids; REST tells the last of each kind apart.
+    # Periodic checkpoints and savepoints share one sequence of ids; REST returns the last of each kind separately.
     done = [latest.get(kind) or {} for kind in ("completed", "savepoint")]
     completed = max(done, key=lambda one: one.get("id", -1))
     failed = latest.get("failed") or {}

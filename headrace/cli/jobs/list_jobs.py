@@ -19,7 +19,7 @@ _SCHEDULED_TITLE: Final = "----------------------- Scheduled Jobs --------------
 _ENDED_TITLE: Final = "---------------------- Terminated Jobs -----------------------"
 _RULE: Final = "--------------------------------------------------------------"
 _HELP: Final = """\
-List the jobs of a cluster: those that run and those that are scheduled, unless an option says otherwise.
+List the jobs of a cluster: by default the running and the scheduled ones.
 
 \b
 Try it:
@@ -32,9 +32,11 @@ _Job = dict[str, Any]
 
 
 @click.command("list", cls=ClusterCommand, help=_HELP)
-@click.option("-a", "--all", "is_all", is_flag=True, help="All jobs, also those that have ended.")
-@click.option("-r", "--running", is_flag=True, help="Only jobs that run or restart.")
-@click.option("-s", "--scheduled", is_flag=True, help="Only jobs that wait to run.")
+@click.option(
+    "-a", "--all", "is_all", is_flag=True, help="List all jobs, including those that have ended."
+)
+@click.option("-r", "--running", is_flag=True, help="List only running and restarting jobs.")
+@click.option("-s", "--scheduled", is_flag=True, help="List only jobs that wait to run.")
 @click.pass_obj
 def list_command(session: ClusterSession, is_all: bool, running: bool, scheduled: bool) -> int:
     """List jobs; the help text is `_HELP`."""

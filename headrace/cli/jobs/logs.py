@@ -1,4 +1,4 @@
-"""`headrace logs`: log files of the JobManager and of TaskManagers, once or as they grow."""
+"""`headrace logs`: prints log files of the JobManager and of TaskManagers, once or as they grow."""
 
 import re
 import sys
@@ -19,30 +19,30 @@ _POLL_S: Final = 1.0
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _LINES_MAX: Final = 1_000_000
 _END_SIZE_BYTES: Final = 64 << 20
-"""Bytes at the end of a file in which its last lines are looked for."""
+"""Size of the end of a file that is searched for its last lines."""
 _HELP: Final = """\
-Print a log of the JobManager, or of the TaskManager that is named by its id, its number or a part of its id. One that
-has ended is named by its whole id, as 'headrace exceptions' tells it.
+Print a log of the JobManager, or of the TaskManager that is named by its id, its number or a part of its id. Name one
+that has ended by its whole id, which 'headrace exceptions' shows.
 
 \b
 Try it:
   headrace logs                              of the JobManager
-  headrace logs -f                           and what it writes from now on, until Ctrl-C
+  headrace logs -f                           also print new lines, until Ctrl-C
   headrace logs 1 -n 100                     the last lines of the first TaskManager
   headrace logs 1 --stdout                   what user code prints there
   headrace logs --list                       the files of the JobManager
   headrace logs --file jobmanager.log.1      one of them
 
-With -n or --json at most the last 64 MiB of a file are looked at.
+With -n or --json only the last 64 MiB of a file are read.
 """
 _NUMBERS_MAX: Final = 100
-"""Files behind the newest among which one is looked for."""
+"""Number of older files in which a file is looked for."""
 _REFUSALS_MAX: Final = 5
-"""Looks in turn at which the file may not be there: it is gone for a moment while it is put aside."""
+"""Reads in a row at which the file may be missing: it is missing for a moment while it is rotated."""
 
 
 class LogFollower:
-    """Follows the file at `path` from the byte `offset` on. `note` tells the user that lines are lost."""
+    """Follows the file at `path` from the byte `offset` on. `note` prints a warning if lines are lost."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class LogFollower:
         self._write: Final = write
         self._note: Final = note
         self._offset = offset
-        self._name = ""  # of the newest file, as the server tells it first
+        self._name = ""  # size of the newest file, as the server first reported it
         self._file_id = ""
         self._refusal_count = 0
 
     def write_new(self) -> None:
-        """Write what there is now that was not written yet. RestRefusedError where the file is not there."""
+        """Write the new content since the last call. RestRefusedError if the file does not exist."""
         try:
             while not self._write_from(self._path):
                 self._write_put_aside()
@@ -74,7 +74,7 @@ class LogFollower:
             self._refusal_count = 0
 
     def _write_from(self, path: str) -> bool:
-        """Write the rest of the file at `path`; return False, and no more, where it is another one than before."""
+        """Write the rest of the file at `path`; return False, without writing, if it is not the file read before."""
         for piece in self._client.text(path, self._offset):
             if self._file_id and piece.file_id and piece.file_id != self._file_id:
                 return False
@@ -84,11 +84,11 @@ class LogFollower:
         return True
 
     def _write_put_aside(self) -> None:
-        """Write the rest of the file that was read, and go on with the one that was begun after it."""
+        """Write the rest of the rotated file, and continue with the new one."""
         number = self._number_of(self._file_id)
         if number is None:
             self._note(
-                "lines are missing here: the log was put aside more often than files are kept"
+                "lines are missing here: the log was rotated more often than old files are kept"
             )
             self._begin(self._client.first_byte(self._path))
             return
@@ -112,7 +112,7 @@ class LogFollower:
         return None
 
     def _numbered(self, number: int) -> str:
-        """Return the path of the file that was put aside as the `number`th newest, 0: of the one that is written to."""
+        """Return the path of the `number`th newest rotated file; 0 is the current one."""
         if not number:
             return self._path
         folder = self._path.rpartition("/")[0].removesuffix("/logs")
@@ -123,11 +123,18 @@ class LogFollower:
 @click.option("-l", "--list", "is_list", is_flag=True, help="List the files.")
 @click.option("--file", "name", metavar="NAME", help="Print this file.")
 @click.option(
-    "-o", "--stdout", "is_stdout", is_flag=True, help="Print what was written to standard output."
+    "-o",
+    "--stdout",
+    "is_stdout",
+    is_flag=True,
+    help="Print the standard output instead of the log.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines, until Ctrl-C.")
 @click.option(
-    "-n", "--lines", type=click.IntRange(0, _LINES_MAX), help="Only this many lines at the end."
+    "-n",
+    "--lines",
+    type=click.IntRange(0, _LINES_MAX),
+    help="Print only this number of lines at the end.",
 )
 @click.argument("taskmanager", metavar="[TASKMANAGER]", required=False)
 @click.pass_obj
@@ -142,11 +149,9 @@ def logs(
 ) -> int:
     """Print a log; the help text is `_HELP`."""
     if sum((is_list, name is not None, is_stdout)) > 1:
-        raise click.UsageError("--list, --file and --stdout exclude each other")
+        raise click.UsageError("--list, --file and --stdout cannot be combined")
     if follow and (is_list or session.is_json):
-        raise click.UsageError(
-            "--follow prints a log as it grows: it goes with neither --list nor --json"
-        )
+        raise click.UsageError("--follow cannot be combined with --list or --json")
     process = ["jobmanager"]
     if taskmanager is not None:
         process = ["taskmanagers", _task_manager(session, taskmanager)]
@@ -169,14 +174,14 @@ def logs(
     except RestRefusedError:
         if _has_logs(session, process):
             session.note(
-                "--list shows the files that there are; 'headrace logs 1' is about the first TaskManager"
+                "--list shows the existing files; 'headrace logs 1' shows the log of the first TaskManager"
             )
         raise
     return 0
 
 
 def _has_logs(session: ClusterSession, process: Sequence[str]) -> bool:
-    """Return whether the server knows log files at all: a history server does not."""
+    """Return whether the server has log files at all; a history server has none."""
     try:
         session.client.get_object(path_of(*process, "logs"))
     except RestError:
@@ -185,7 +190,7 @@ def _has_logs(session: ClusterSession, process: Sequence[str]) -> bool:
 
 
 def _task_manager(session: ClusterSession, named: str) -> str:
-    """Return the id of a TaskManager that is registered, or of one that has ended, whose log is still there."""
+    """Return the id of a registered TaskManager, or of an ended one whose log still exists."""
     try:
         return session.task_manager_named(named)
     except click.UsageError:
@@ -212,7 +217,7 @@ def _print_log(session: ClusterSession, path: str, lines: int | None, *, follow:
 
 
 def follow_log(follower: LogFollower, wait: Wait, *, is_endless: bool) -> None:
-    """Write a log; endless: also what is added to it."""
+    """Write a log; if endless, also what is added to it."""
     follower.write_new()
     while is_endless:
         wait(_POLL_S)
@@ -230,7 +235,7 @@ def _end_of(client: RestClient, path: str, line_count: int | None) -> tuple[list
 
 
 def _lines(client: RestClient, path: str) -> Iterator[tuple[bytes, int]]:
-    """Give lines with their ends, and the place behind each."""
+    """Yield lines with their ends, and the position after each."""
     rest, end = b"", None
     for piece in client.text(path, -_END_SIZE_BYTES):
         end = piece.offset if end is None else end
@@ -251,5 +256,5 @@ def _write(content: bytes) -> None:
 
 
 def is_terminal() -> bool:
-    """Return whether somebody reads along."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""`headrace metrics`: the metrics of a job, a vertex, a subtask, a TaskManager or the JobManager."""
+"""`headrace metrics`: shows metrics of a job, a vertex, a subtask, a TaskManager or the JobManager."""
 
 import fnmatch
 from collections.abc import Iterator, Sequence
@@ -10,17 +10,17 @@ from headrace.cli.jobs.cluster_command import JOB_ID, ClusterCommand, ClusterSes
 from headrace.rest.client import RestClient, path_of
 
 _NAMES_LENGTH_MAX: Final = 3_000
-"""Characters of names in one request, so that its address stays short enough for every server and proxy."""
+"""Characters of names in one request, so that its URL stays short enough for every server and proxy."""
 _AGGREGATES: Final = ("min", "max", "avg", "sum", "skew")
 _HELP: Final = """\
-Print metrics under the names that Flink has for them.
+Print metrics under Flink's names.
 
-Without an option those of a job; --vertex shows min, max, average, sum and skew over its subtasks. A vertex is named by
-its id, its number, or a part of its name. PATTERN is a part of a metric's name, or has wildcards.
+Without an option, shows those of a job; --vertex shows min, max, average, sum and skew over its subtasks. A vertex is
+named by its id, its number, or a part of its name. PATTERN is a part of a metric's name, or has wildcards.
 
 \b
 Try it:
-  headrace metrics                                       of the only job that runs
+  headrace metrics                                       of the only running job
   headrace metrics --vertex map -g busy -g 'numRecords*'
   headrace metrics --vertex 2 --subtask 0 -g watermark
   headrace metrics --taskmanager 1 -g memory
@@ -29,14 +29,21 @@ Try it:
 
 
 @click.command(cls=ClusterCommand, help=_HELP)
-@click.option("--vertex", metavar="VERTEX", help="Those of a vertex, over its subtasks.")
-@click.option("--subtask", type=click.IntRange(min=0), help="Those of one subtask of the vertex.")
 @click.option(
-    "--taskmanager", metavar="TASKMANAGER", help="Those of a TaskManager, by id or number."
+    "--vertex", metavar="VERTEX", help="Metrics of one vertex, aggregated over its subtasks."
 )
-@click.option("--of-jobmanager", "of_job_manager", is_flag=True, help="Those of the JobManager.")
+@click.option("--subtask", type=click.IntRange(min=0), help="Metrics of one subtask of the vertex.")
 @click.option(
-    "-g", "--get", "patterns", metavar="PATTERN", multiple=True, help="Only metrics of such names."
+    "--taskmanager", metavar="TASKMANAGER", help="Metrics of a TaskManager, by id or number."
+)
+@click.option("--of-jobmanager", "of_job_manager", is_flag=True, help="Metrics of the JobManager.")
+@click.option(
+    "-g",
+    "--get",
+    "patterns",
+    metavar="PATTERN",
+    multiple=True,
+    help="Show only metrics with matching names.",
 )
 @click.argument("job_id", type=JOB_ID, metavar="[JOB_ID]", required=False)
 @click.pass_obj
@@ -53,7 +60,7 @@ def metrics(
     if subtask is not None and vertex is None:
         raise click.UsageError("--subtask needs --vertex")
     if sum((vertex is not None, taskmanager is not None, of_job_manager)) > 1:
-        raise click.UsageError("--vertex, --taskmanager and --of-jobmanager exclude each other")
+        raise click.UsageError("--vertex, --taskmanager and --of-jobmanager cannot be combined")
     if of_job_manager:
         path = "/jobmanager/metrics"
     elif taskmanager is not None:
@@ -71,7 +78,7 @@ def metrics(
             path = path_of("jobs", job_id, "vertices", vertex_id, *parts)
     found = read_metrics(session.client, path, patterns)
     if not found and job_id is not None:
-        # A job that is not there has no metrics, as in Flink; its page is an error that says so.
+        # As in Flink, an unknown job has no metrics; only its page is an error.
         session.client.get(path_of("jobs", job_id))
     session.answer({"metrics": found})
     if not session.is_json:
@@ -90,7 +97,7 @@ def read_metrics(client: RestClient, path: str, patterns: Sequence[str]) -> list
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Return whether a name holds the pattern, or matches its wildcards, in any case of letters."""
+    """Return whether a name contains the pattern, or matches its wildcards, ignoring case."""
     if not any(sign in pattern for sign in "*?["):
         pattern = f"*{pattern}*"
     return fnmatch.fnmatchcase(name.lower(), pattern.lower())
@@ -110,7 +117,7 @@ def _groups(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def metric_lines(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a line for each metric, with a heading where there are aggregates."""
+    """Return a line for each metric, with a heading if there are aggregates."""
     width = max((len(str(one["id"])) for one in found), default=0)
     if not any("min" in one for one in found):
         return [f"{one['id']:<{width}}  {one.get('value', '')}" for one in found]

@@ -1,4 +1,4 @@
-"""`headrace open`: opens the dashboard of a cluster in a browser, and signs it in."""
+"""`headrace open`: opens the dashboard of a cluster in a browser, and signs in."""
 
 import html
 import json
@@ -25,11 +25,11 @@ from headrace.rest.home.home_folder import (
 )
 
 _HELP: Final = """\
-Open the dashboard in a browser, and sign it in with the token of the cluster.
+Open the dashboard in a browser, and sign in with the token of the cluster.
 
-The browser is given a file that only you can read, so that the token is on no command line. The file goes when the
-cluster ends; that of a cluster elsewhere, of whose end this machine does not hear, goes after 30 seconds, for which the
-command waits. The dashboard keeps the token in a cookie, and takes it out of the address at once.
+The browser opens a file that only you can read, so that the token is on no command line. The file is deleted when the
+cluster ends; for a cluster on another machine it is deleted after 30 seconds, for which the command waits. The
+dashboard keeps the token in a cookie, and removes it from the address at once.
 
 \b
 Try it:
@@ -38,7 +38,7 @@ Try it:
   headrace open --print                    the address with the token, to paste it into a browser elsewhere
 """
 _PAGE_KEPT_S: Final = 30.0
-"""Time in which a browser has read the page of a cluster elsewhere."""
+"""Time for a browser to read the page of a cluster on another machine."""
 _ENDS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _PAGE: Final = """\
 <!doctype html>
@@ -51,12 +51,14 @@ _PAGE: Final = """\
 
 
 @click.command("open", cls=ClusterCommand, help=_HELP)
-@click.option("--print", "is_printed", is_flag=True, help="Print the address and open nothing.")
+@click.option(
+    "--print", "is_printed", is_flag=True, help="Print the address instead of opening it."
+)
 @click.pass_obj
 def open_dashboard(session: ClusterSession, is_printed: bool) -> int:
     """Open the dashboard; the help text is `_HELP`."""
     connection = session.found.connection
-    # A cluster that does not answer, or does not take the token, is told here and not in the browser.
+    # Report a cluster that does not answer, or refuses the token, here and not in the browser.
     session.client.get("/config")
     address = signed_in(connection.address, connection.token)
     session.answer({"address": address if is_printed else connection.address})
@@ -82,7 +84,7 @@ def open_dashboard(session: ClusterSession, is_printed: bool) -> int:
 
 
 def _open_for_a_while(session: ClusterSession, file: Path) -> None:
-    """Open a page that is to be removed when this returns: after a while, or at SIGINT, SIGTERM or SIGHUP."""
+    """Open a page, and return when it may be removed: after a while, or at SIGINT, SIGTERM or SIGHUP."""
     if not webbrowser.open(file.as_uri()):
         session.say("No browser was found here: paste the address of 'headrace open --print'.")
         return
@@ -99,7 +101,7 @@ def _open_for_a_while(session: ClusterSession, file: Path) -> None:
 
 
 def _is_removed_with_its_cluster(found: FoundConnection) -> bool:
-    """Return whether a page beside the connection file goes with it: its cluster is a process of this machine."""
+    """Return whether the page is removed with the connection file, because its cluster is a process of this machine."""
     connection = found.connection
     host = urlsplit(connection.address).hostname or ""
     is_own = found.file is not None and found.file.stem == str(port_of(connection.address))
@@ -107,12 +109,12 @@ def _is_removed_with_its_cluster(found: FoundConnection) -> bool:
 
 
 def signed_in(address: str, token: str) -> str:
-    """Return the address of the dashboard with the token in its fragment, which a browser sends to nobody."""
+    """Return the address of the dashboard with the token in its fragment, which browsers do not send."""
     return f"{address}/#token={quote(token, safe='')}" if token else f"{address}/"
 
 
 def write_page(name: str, address: str) -> Path:
-    """Write the page of this name that leads a browser to `address`, for its owner alone. HomeFolderError."""
+    """Write the page that leads a browser to `address`, readable by its owner alone. HomeFolderError."""
     folder = connections_folder()
     file = folder / f"{name}{DASHBOARD_SUFFIX}"
     script = json.dumps(address).replace("<", "\\u003c")

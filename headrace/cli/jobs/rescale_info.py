@@ -1,4 +1,4 @@
-"""`headrace rescale-info`: the parallelism of a job, the slots that are free for another, and the way to change it."""
+"""`headrace rescale-info`: shows the parallelism of a job, free slots, and how to change the parallelism."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,9 +10,9 @@ from headrace.core.error_text import on_one_line
 from headrace.rest.client import path_of
 
 _HELP: Final = """\
-Show the parallelism of each vertex and the highest that it may have, free slots, and the way to change it.
+Show the parallelism of each vertex, its maximum, the free slots, and how to change the parallelism.
 
-Without JOB_ID, those of the only job that runs.
+Without JOB_ID, shows the only running job.
 
 \b
 Try it:
@@ -25,7 +25,7 @@ Try it:
 @click.argument("job_id", type=JOB_ID, metavar="[JOB_ID]", required=False)
 @click.pass_obj
 def rescale_info(session: ClusterSession, job_id: str | None) -> int:
-    """Show it; the help text is `_HELP`."""
+    """Show how a job may be rescaled; the help text is `_HELP`."""
     job_id = session.job_named(job_id)
     job = session.client.get_object(path_of("jobs", job_id))
     cluster = session.client.get_object("/overview")
@@ -45,7 +45,7 @@ def rescale_info(session: ClusterSession, job_id: str | None) -> int:
     session.say(f"slots: {cluster.get('slots-available')} free of {cluster.get('slots-total')}")
     session.say("\n".join(_table(vertices)))
     if is_ended(job["state"]):
-        session.say("The job has ended: start it with the parallelism that it is to have (-p N).")
+        session.say("The job has ended: start it again with the new parallelism (-p N).")
         return 0
     session.say(
         "A job is not rescaled while it runs: stop it with a savepoint and start it with another parallelism "

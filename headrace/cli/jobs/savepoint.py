@@ -1,4 +1,4 @@
-"""`headrace savepoint <job id> [dir]`: takes a savepoint of a running job; its siblings look at savepoints in files."""
+"""`headrace savepoint <job id> [dir]`: takes a savepoint of a running job; other actions look at stored savepoints."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ _COMMANDS: Final = {
     "show": Entry("headrace.cli.snapshots:show", "Show a snapshot, operator by operator."),
     "trigger": Entry(
         "headrace.cli.jobs.savepoint:trigger",
-        "Take a savepoint of a running job; the word may be left out.",
+        "Take a savepoint of a running job; the word trigger may be omitted.",
     ),
     "verify": Entry(
         "headrace.cli.snapshots:verify", "Check that a snapshot is complete and unchanged."
@@ -34,11 +34,11 @@ Take a savepoint of a running job, or look at savepoints in files.
 Try it:
   headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e                     into the configured directory
   headrace savepoint 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e s3://bucket/saved   into this one
-  headrace savepoint -d s3://bucket/saved/savepoint-4f1c2d-0a9b8e7c6d5f   have the cluster delete one
+  headrace savepoint -d s3://bucket/saved/savepoint-4f1c2d-0a9b8e7c6d5f   let the cluster delete one
   headrace savepoint list /data/savepoints                                without a cluster
 """
 _TRIGGER_HELP: Final = """\
-Take a savepoint of the job JOB_ID in DIRECTORY, and wait until it is complete; the job goes on.
+Take a savepoint of the job JOB_ID in DIRECTORY, and wait until it is complete; the job keeps running.
 
 \b
 Try it:
@@ -48,7 +48,7 @@ Try it:
   headrace savepoint --result 0a9b8e7c6d5f4e3d2c1b0a9f8e4f1c2d 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
   headrace savepoint --dispose /data/savepoints/savepoint-4f1c2d-0a9b8e7c6d5f
 
-DIRECTORY and PATH are as the cluster sees them. The result of a savepoint, or of a `headrace stop`, is told for five
+DIRECTORY and PATH are resolved by the cluster. The result of a savepoint, or of `headrace stop`, can be read for five
 minutes after its end (rest.async.store-duration); the terminal and the log of the driver name the savepoint, too.
 """
 
@@ -59,17 +59,17 @@ minutes after its end (rest.async.store-duration); the terminal and the log of t
     "--dispose",
     "disposed",
     metavar="PATH",
-    help="Have the cluster delete this savepoint instead.",
+    help="Let the cluster delete this savepoint instead.",
 )
 @click.option(
-    "-j", "--jarfile", metavar="FILE", hidden=True, help="Accepted for Flink's scripts: not needed."
+    "-j", "--jarfile", metavar="FILE", hidden=True, help="Accepted for Flink's scripts and ignored."
 )
 @click.option(
     "--result",
     "asked_id",
     type=TRIGGER_ID,
     metavar="TRIGGER_ID",
-    help="Tell what became of this savepoint, or stop, of the job instead; -detached: without waiting for its end.",
+    help="Print the result of this savepoint or stop of the job instead; with -detached, do not wait for its end.",
 )
 @format_option
 @detached_option
@@ -86,7 +86,7 @@ def trigger(
     job_id: str | None,
     directory: str | None,
 ) -> int:
-    """Take a savepoint, or have one deleted; the help text is `_TRIGGER_HELP`."""
+    """Take a savepoint, or let the cluster delete one; the help text is `_TRIGGER_HELP`."""
     if disposed is not None:
         return _dispose(session, disposed)
     context = click.get_current_context()

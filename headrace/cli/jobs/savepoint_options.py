@@ -1,4 +1,4 @@
-"""Options and words that the commands with savepoints share: the format, whether to wait, and what to ask later."""
+"""Options and arguments that the commands with savepoints share: format, waiting, and the trigger id."""
 
 import re
 from typing import Any, Final
@@ -10,7 +10,7 @@ from headrace.core.ids import ID_PATTERN, ID_TEXT_FORM
 
 
 class _TriggerIdType(click.ParamType[str]):
-    """The id that a savepoint was begun with."""
+    """The trigger id of a savepoint."""
 
     name = "trigger id"
 
@@ -32,8 +32,8 @@ format_option = click.option(
     type=click.Choice(["canonical", "native"], case_sensitive=False),
     default="canonical",
     callback=lambda _context, _option, value: value.upper(),
-    help="Format: canonical (default), which any state backend restores, or native, the state backend's own, which is "
-    "quicker for large state in RocksDB.",
+    help="Format: canonical (default), which any state backend restores, or native, the state backend's own, which "
+    "is faster for large state in RocksDB.",
 )
 detached_option = click.option(
     "-detached",
@@ -52,13 +52,13 @@ def begin_detached(
     title: str,
     directory: str | None,
 ) -> int:
-    """Begin a savepoint, tell its trigger id and return the exit code; `title` is what Flink calls it."""
+    """Start a savepoint, print its trigger id and return the exit code; `title` is Flink's name of the operation."""
     trigger_id = session.client.begin(path, body)
     session.say(f"Successfully trigger {title}, triggerId: {trigger_id}")
-    session.note(f"what becomes of it: headrace savepoint --result {trigger_id} {job_id}")
+    session.note(f"to see its result: headrace savepoint --result {trigger_id} {job_id}")
     if directory is not None and "://" not in directory and directory[:1] not in ("/", "~"):
         session.note(
-            f"'{directory}' is taken from the folder in which the cluster was started; the result has the whole path"
+            f"'{directory}' is relative to the folder in which the cluster was started; the result has the whole path"
         )
     session.answer({"job-id": job_id, "request-id": trigger_id})
     return 0

@@ -1,4 +1,4 @@
-"""`headrace state`: operators of a job or of one of its snapshots, their states with sizes, and what these hold."""
+"""`headrace state`: shows operators of a job or snapshot, their states with sizes, and the content of a state."""
 
 import json
 import re
@@ -33,15 +33,15 @@ _SNAPSHOT: Final = re.compile("[0-9]{1,18}")
 _ROWS_MAX: Final = 1_000
 _WORDS_MAX: Final = 3
 _HELP: Final = """\
-Look into the state of a job: its operators, the sizes of one's states, or the largest parts and the rows of one state.
+Show the state of a job: its operators, the sizes of an operator's states, or the largest parts and rows of one state.
 
-An operator is named by its uid, id, number, or a part of its name, a state by its name or number. Without JOB_ID, of
-the only job that runs. The running tasks answer between two batches; --snapshot reads the files of a snapshot instead,
-also of a job that has ended.
+An operator is named by its uid, id, number, or a part of its name, a state by its name or number. Without JOB_ID,
+shows the only running job. The running tasks answer between two batches; --snapshot reads the files of a snapshot
+instead, also of a job that has ended.
 
 \b
 Try it:
-  headrace state                                    operators, and snapshots to look into
+  headrace state                                    operators, and snapshots that can be read
   headrace state enrich                             sizes and skew of its states
   headrace state enrich customer                    its largest keys and first rows
   headrace state enrich customer --key anna --key 7
@@ -84,31 +84,31 @@ class _WordType(JobIdType):
                 if name.startswith(incomplete)
             ]
         except (HeadraceError, click.UsageError, OSError, LookupError, TypeError):
-            return []  # a shell's line is no place for errors
+            return []  # completion must not print errors into the shell's command line
 
 
 @click.command(cls=ClusterCommand, help=_HELP)
 @click.option(
     "--snapshot",
     metavar="ID",
-    help="Look into this checkpoint or savepoint of the job; 'latest': into the newest that can be read.",
+    help="Read this checkpoint or savepoint of the job; 'latest': the newest that can be read.",
 )
 @click.option(
     "--key",
     "keys",
     metavar="KEY",
     multiple=True,
-    help="Only rows of this key, as JSON or a word; may be repeated.",
+    help="Show only rows of this key, as JSON or a word; may be repeated.",
 )
-@click.option("--subtask", type=click.IntRange(min=0), help="Only rows of this subtask.")
+@click.option("--subtask", type=click.IntRange(min=0), help="Show only rows of this subtask.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=_ROWS_MAX),
     default=20,
     show_default=True,
-    help="Largest number of rows.",
+    help="Maximum number of rows.",
 )
-@click.option("--expired", is_flag=True, help="Show rows past their time to live too.")
+@click.option("--expired", is_flag=True, help="Also show rows past their time to live.")
 @click.argument("words", type=_WordType(), metavar="[JOB_ID] [OPERATOR [STATE]]", nargs=-1)
 @click.pass_obj
 def state(
@@ -125,9 +125,9 @@ def state(
     is_named = bool(named) and re.fullmatch(ID_PATTERN, named[0]) is not None
     job_id = session.job_named(JOB_ID.convert(named.pop(0), None, None) if is_named else None)
     if len(named) >= _WORDS_MAX:
-        raise click.UsageError(f"'{named[2]}' is one word too many: name an operator and a state")
+        raise click.UsageError(f"'{named[2]}' is one word too many: give an operator and a state")
     if len(named) < 2 and (keys or subtask is not None or expired):
-        raise click.UsageError("--key, --subtask and --expired are about rows: name a state too")
+        raise click.UsageError("--key, --subtask and --expired need the name of a state")
     reading = _StateReading(session, job_id, snapshot)
     if not named:
         session.answer(with_job_id(reading.info))
@@ -175,7 +175,7 @@ class _StateReading:
         operators = self.info["operators"]
         if not operators and self.info["problem"]:
             raise click.UsageError(
-                f"{self.info['problem']}: look into one of its snapshots, with --snapshot latest"
+                f"{self.info['problem']}: read one of its snapshots, with --snapshot latest"
             )
         operator = operators[_operator_at(named, operators)]
         return self._client.get_object(self._path_of(operator), **self._query)
@@ -205,7 +205,7 @@ def _snapshot_query(snapshot: str | None) -> dict[str, int]:
 
 
 def _operator_at(named: str, operators: Sequence[Mapping[str, Any]]) -> int:
-    """Return the place of the operator that is meant. UsageError lists all."""
+    """Return the index of the operator that is meant. UsageError lists all."""
     by_id = [at for at, one in enumerate(operators) if one["id"] == named]
     if by_id:
         return by_id[0]
@@ -220,7 +220,7 @@ def _state_of(found: Mapping[str, Any], named: str) -> dict[str, Any]:
 
 
 def _key_in_text(text: str) -> Any:
-    """Return a key that was typed: JSON, or a text where it is none."""
+    """Parse a key from the command line: JSON, or a string if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,6 +1,6 @@
 """Lines that show state: operators and snapshots of a job, sizes of an operator's states, parts and rows of one state.
 
-Pure: all comes from answers of the REST routes `/jobs/<id>/state`.
+Pure: all facts come from answers of the REST routes `/jobs/<id>/state`.
 """
 
 import json
@@ -44,7 +44,7 @@ def operator_lines(info: _Answer) -> list[str]:
 
 
 def title_of(operator: _Answer) -> str:
-    """Return the word by which people name an operator: its uid, or its name without one."""
+    """Return the name that people use for an operator: its uid, or its name without one."""
     return str(operator["uid"] or operator["name"])
 
 
@@ -91,10 +91,10 @@ def states_lines(answer: _Answer) -> list[str]:
 
 
 def notes_of(state: _Answer) -> str:
-    """Return what is to be known of the figures of a state."""
+    """Return the remarks on the figures of a state."""
     notes = [
-        "waits in the restored checkpoint: no record has asked for it" if state["is-waiting"] else "",
-        "only part of it was counted" if state["is-partial"] else "",
+        "waits in the restored checkpoint: no record has used it" if state["is-waiting"] else "",
+        "only partly counted" if state["is-partial"] else "",
         f"{_count(state['expired-rows'])} rows past their time to live" if state["expired-rows"] else "",
         f"{', '.join(state['unreadable'])}: pickles, not loaded" if state["unreadable"] else "",
     ]  # fmt: skip
@@ -102,7 +102,7 @@ def notes_of(state: _Answer) -> str:
 
 
 def parts_lines(answer: _Answer, state: _Answer) -> list[str]:
-    """Return the largest subtasks, key groups and keys of one state, and when its timers are due."""
+    """Return the largest subtasks, key groups and keys of one state, and when its timers fire."""
     kind = f" {state['kind']}" if state["kind"] else ""
     lines = [
         f"{state['name']} ({state['table']}{kind}) of {answer['title']}: {_count(state['rows'])} rows, "
@@ -159,7 +159,7 @@ def _largest(
 
 
 def row_lines(answer: _Answer) -> list[str]:
-    """Return the rows of a state, and what was left out."""
+    """Return the rows of a state, and a note on rows left out."""
     names = [str(one["name"]) for one in answer["columns"]]
     rows = [[str(row["subtask"]), *map(_value_text, row["values"])] for row in answer["rows"]]
     lines = table_lines(["subtask", *names], rows, right={0}) if rows else ["No rows."]

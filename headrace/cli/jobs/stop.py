@@ -15,13 +15,13 @@ from headrace.rest.client import path_of
 _HELP: Final = """\
 Stop a job with a savepoint: its sources end, everything is committed, and the job is FINISHED.
 
-A later version of the program goes on from there with `headrace run -s PATH`.
+A later version of the program continues from there with `headrace run -s PATH`.
 
 \b
 Try it:
   headrace stop 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
   headrace stop -p s3://bucket/savepoints 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
-  headrace stop --drain 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e       for ever: windows fire, timers run
+  headrace stop --drain 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e       ends the job for good: all windows and timers fire
 """
 
 
@@ -39,7 +39,7 @@ Try it:
     "--drain",
     "is_drained",
     is_flag=True,
-    help="Send the last watermark before, so that windows fire; do not go on from such a savepoint.",
+    help="End the job for good: all windows and timers fire before the savepoint; do not start a job from it.",
 )
 @format_option
 @detached_option

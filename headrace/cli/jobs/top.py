@@ -1,4 +1,4 @@
-"""`headrace top`: a live view of a job, read again and again, until a key of the terminal ends it."""
+"""`headrace top`: a live view of a job, refreshed until a key of the terminal ends it."""
 
 import dataclasses
 import os
@@ -35,12 +35,12 @@ from headrace.rest.client_errors import ClusterEndedError, RestError, RestRefuse
 from headrace.rest.home.connections import has_ended
 
 _FAILURES_MAX: Final = 5
-"""Questions in a row that may stay without an answer before the view ends."""
+"""Failed requests in a row after which the view ends."""
 _HELP: Final = """\
-Watch a job: how busy each vertex is, whether it is back-pressured, records a second, watermarks and their lag,
-checkpoints and restarts. q or Ctrl-C ends it; arrows and PgUp, PgDn scroll.
+Watch a job: how busy and back-pressured each vertex is, records per second, watermarks and their lag, checkpoints and
+restarts. q or Ctrl-C ends it; arrows and PgUp, PgDn scroll.
 
-Without JOB_ID it is the only job that runs. Where standard output is no terminal, it prints once.
+Without JOB_ID it shows the only running job. If standard output is not a terminal, it prints once.
 
 \b
 Try it:
@@ -69,21 +69,21 @@ KEYS: Final = {
     b"\x1b[H": "home",
     b"\x1b[F": "end",
 }
-"""Names of keys by what a terminal sends for them."""
+"""Names of keys by the bytes that a terminal sends for them."""
 _SENT_MAX: Final = 16
 _NOT_FOUND = 404
 _TROUBLED = ("FAILING", "FAILED", "RESTARTING")
 
 
 class JobReader:
-    """Reads a job again and again."""
+    """Reads the figures of a job repeatedly."""
 
     def __init__(self, client: RestClient, job_id: str) -> None:
         self._client = client
         self._job_id = job_id
 
     def read(self, first: int = 0, count: int | None = None) -> JobFigures:
-        """Return the figures of the job; metrics are those of `count` vertices from `first` on, None: of all."""
+        """Return the figures of the job; with metrics of `count` vertices from `first` on; None: of all."""
         job = self._client.get_object(path_of("jobs", self._job_id))
         state = str(job["state"])
         vertices: list[dict[str, Any]] = job.get("vertices", [])
@@ -134,7 +134,7 @@ class JobReader:
         for each in found.get("taskmanagers", []):
             held = each.get("heldInterpreterLock")
             if held is not None:
-                where = str(held["function"]) or "code that no stack names"
+                where = str(held["function"]) or "an unknown function"
                 text = (
                     f"TaskManager {each['id']} does not answer: its interpreter lock is held for "
                     f"{duration_text(int(held['duration']))} in {where}"
@@ -143,7 +143,7 @@ class JobReader:
         return ""
 
     def _if_there(self, path: str, **query: object) -> Any:
-        """Return an answer; None where there is nothing to tell, as without checkpoints."""
+        """Return an answer; None if there is none, such as for checkpoints that are off."""
         try:
             return self._client.get(path, **query)
         except RestRefusedError as error:
@@ -156,12 +156,12 @@ class Keys(Protocol):
     """A source of key presses."""
 
     def wait(self, seconds: float) -> str | None:
-        """Return the name of the next key; None where none that has a name was pressed in time."""
+        """Return the name of the next key; None if no known key was pressed in time."""
         ...
 
 
 class TerminalKeys:
-    """Keys of a terminal that hands on each byte at once."""
+    """Keys of a terminal that sends each byte at once."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -177,7 +177,7 @@ class TerminalKeys:
 
 
 class NoKeys:
-    """Standard input is no terminal: nothing is pressed, and Ctrl-C ends the view."""
+    """Keys if standard input is not a terminal: nothing is pressed, and Ctrl-C ends the view."""
 
     def wait(self, seconds: float) -> str | None:
         """Let the time pass."""
@@ -187,7 +187,7 @@ class NoKeys:
 
 @contextmanager
 def keyboard(terminal: TextIO) -> Generator[Keys]:
-    """Give the keys of a terminal, which is as before afterwards."""
+    """Yield the keys of a terminal, whose mode is restored afterwards."""
     if not terminal.isatty():
         yield NoKeys()
         return
@@ -208,9 +208,9 @@ def keyboard(terminal: TextIO) -> Generator[Keys]:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks.",
+    help="Seconds between two refreshes.",
 )
-@click.option("--once", "is_once", is_flag=True, help="Print what there is, and end.")
+@click.option("--once", "is_once", is_flag=True, help="Print the figures once, and end.")
 @click.argument("job_id", type=JOB_ID, metavar="[JOB_ID]", required=False)
 @click.pass_obj
 def top(session: ClusterSession, interval: float, is_once: bool, job_id: str | None) -> int:
@@ -238,10 +238,10 @@ def top(session: ClusterSession, interval: float, is_once: bool, job_id: str | N
             keys,
             interval,
         )
-    # The screen is gone; its end stays to be read.
+    # The screen was cleared; print the final state so that it can be read.
     session.say("\n".join(plain_lines(last)))
     if not is_ended(last.state) and has_ended(session.found):
-        session.note("the cluster has ended since")
+        session.note("the cluster has ended meanwhile")
     return 0
 
 
@@ -251,9 +251,9 @@ Show = Callable[[JobFigures, int, int, str], None]
 def watch(
     reader: JobReader, show: Show, height: Callable[[], int], keys: Keys, interval_s: float
 ) -> JobFigures:
-    """Show a job until it has ended or a key says so, and return what was seen last.
+    """Show a job until it has ended or a key ends the view, and return the last figures.
 
-    A question without an answer is told in the view; after five in a row its error is raised. A cluster that ends with
+    A failed request is shown in the view; after five in a row its error is raised. A cluster that ends with
     its job ends the view.
     """
     first, failures, notice = 0, 0, ""
@@ -292,5 +292,5 @@ def _scrolled(first: int, key: str | None, height: int, total: int) -> int:
 
 
 def _hyphenated(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of figures under keys like those of other documents."""
+    """Return the fields of figures under hyphenated keys, as in other JSON documents."""
     return {key.replace("_", "-"): value for key, value in fields}

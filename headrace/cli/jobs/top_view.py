@@ -25,7 +25,7 @@ BAR_WIDTH: Final = 20
 _NAME_LENGTH_MIN: Final = 18
 _PADDING: Final = 2
 HEAD_HEIGHT: Final = 9
-"""Lines of the screen that are no vertices: at most three above the table, its heading and space, and two below."""
+"""Lines of the screen that show no vertices: at most three above the table, its heading and space, and two below."""
 _SKEW_SHOWN: Final = 0.1
 _STATE_STYLES: Final = {
     "RUNNING": "green",
@@ -41,12 +41,12 @@ _PARTS: Final = (("█", "red"), ("▒", "yellow"), ("░", "dim"))
 
 @dataclass(frozen=True)
 class Column:
-    """A column beside the names, as wide as its widest cell with the space around it."""
+    """A column right of the names, as wide as its widest cell with the space around it."""
 
     name: str
     width: int
     cell: Callable[[VertexFigures, int], Text]
-    """Cell of a vertex at a time in epoch milliseconds."""
+    """Function that returns a vertex's cell at a time in epoch milliseconds."""
     justify: Literal["left", "right"] = "right"
 
 
@@ -91,7 +91,7 @@ def _foot(figures: JobFigures, width: int, first: int, count: int, notice: str) 
 
 
 def _line(text: Text) -> Text:
-    """Have a text take one line, whatever its length: the screen has as many as it has."""
+    """Limit a text to one line, because the screen has a fixed number of lines."""
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
 
@@ -114,7 +114,7 @@ def _table(figures: JobFigures, width: int, first: int, count: int) -> Table:
 
 
 def columns_for(width: int) -> list[Column]:
-    """Return the columns that a terminal has room for beside the names; the less important ones go first."""
+    """Return the columns for which a terminal has room besides the names; the less important ones are dropped first."""
     shown = list(_COLUMNS)
     for name in _FIRST_TO_GO:
         if width - sum(column.width for column in shown) - _PADDING >= _NAME_LENGTH_MIN:
@@ -146,7 +146,7 @@ def bar_lengths(shares: Sequence[float | None]) -> list[int]:
 
 
 def busy_text(vertex: VertexFigures) -> str:
-    """Return the busy share, and that of the busiest subtask where it differs much."""
+    """Return the busy share, and that of the busiest subtask if it differs much."""
     text = share_text(vertex.busy)
     if vertex.busy is None or vertex.busy_most is None:
         return text
@@ -159,7 +159,7 @@ def _rate(per_second: float | None) -> str:
 
 
 def lag_text(vertex: VertexFigures, now_ms: int) -> str:
-    """Return by how much the watermark is behind the clock."""
+    """Return how far the watermark is behind the clock."""
     lag = lag_ms(vertex.watermark_ms, now_ms)
     return "" if lag is None else duration_text(lag) if lag >= 0 else f"-{duration_text(-lag)}"
 
@@ -178,7 +178,7 @@ def checkpoint_line(figures: JobFigures) -> str:
 
 
 def _last(found: ShownCheckpoints, now_ms: int | None) -> str:
-    """Describe the last checkpoint; its age only of a job that goes on."""
+    """Describe the last checkpoint; its age only if the job still runs."""
     age = "" if now_ms is None else f", {duration_text(now_ms - found.last_ended_ms)} ago"
     took = duration_text(found.last_duration_ms)
     return f"; last {found.last_id}{age}, took {took}, {size_or_dash(found.last_size_bytes)}"
@@ -203,7 +203,7 @@ _FIRST_TO_GO: Final = ("watermark", "time", "state", "out/s", "in/s", "bp", "lag
 
 
 def plain_lines(figures: JobFigures) -> list[str]:
-    """Return the same for files and pipes, a line for each vertex."""
+    """Return the view for files and pipes, a line for each vertex."""
     restarts = "" if figures.restarts is None else f", restarts: {figures.restarts}"
     lines = [
         f"{figures.name} ({figures.job_id}): {figures.state}, {duration_text(figures.duration_ms)}{restarts}",

@@ -1,4 +1,4 @@
-"""Unpacks archives that came with a job: whole and inside of one folder, or not at all."""
+"""Unpacks archives of a job: completely and inside one folder, or not at all."""
 
 import lzma
 import shutil
@@ -24,7 +24,7 @@ _DAMAGES: Final = (
     lzma.LZMAError,
     EOFError,
     ValueError,
-    # An encrypted archive, and one that is packed by a method that Python does not know.
+    # For encrypted archives, and for those packed by a method that Python does not support.
     RuntimeError,
 )
 
@@ -32,8 +32,8 @@ _DAMAGES: Final = (
 def unpack(archive: Path, folder: Path, size_bytes_max: int) -> None:
     """Unpack a zip or tar file into a new folder.
 
-    UnfitArchiveError for a name that leads out of it, for links and devices, and for what is damaged or too big;
-    BlobStorageError where the folder cannot be written.
+    UnfitArchiveError if a name leads out of the folder, an entry is a link or device, or the archive is damaged or too
+    large; BlobStorageError if the folder cannot be written.
     """
     folder.mkdir()
     try:
@@ -48,7 +48,7 @@ def unpack(archive: Path, folder: Path, size_bytes_max: int) -> None:
             archive.name, "two of its entries have the same name", "pack each file once"
         ) from error
     except OSError as error:
-        # Readers of compressed files say so by an error without a number; others are the disk's.
+        # Readers of compressed files raise OSError without a number for damage; errors with a number are the disk's.
         if error.errno is None:
             raise _damaged(archive, error) from error
         raise BlobStorageError(
@@ -96,7 +96,7 @@ def _unpack_tar(archive: Path, folder: Path, size_bytes_max: int) -> None:
             with source, target.open("xb") as out:
                 shutil.copyfileobj(source, out)
             target.chmod(0o600 | entry.mode & _MODE_MASK)
-        # The checksum of a compressed file stands at its end, which nobody has read yet.
+        # The checksum of a compressed file is at its end, which has not been read yet.
         rest = iter(lambda: packed.fileobj.read(_CHUNK_BYTES) if packed.fileobj else b"", b"")
         _refuse_excess(archive, map(len, rest), size_bytes_max + _CHUNK_BYTES)
 
@@ -108,8 +108,8 @@ def _refuse_excess(archive: Path, sizes: Iterable[int], size_bytes_max: int) -> 
         if size_bytes > size_bytes_max or count > ENTRIES_MAX:
             raise UnfitArchiveError(
                 archive.name,
-                f"it has more than {size_text(size_bytes_max)} or {ENTRIES_MAX} files once it is unpacked",
-                "raise 'headrace.artifacts.size-max', or read big data from a file system that the workers share",
+                f"it has more than {size_text(size_bytes_max)} or {ENTRIES_MAX} files when unpacked",
+                "raise 'headrace.artifacts.size-max', or read large data from a file system that the workers share",
             )
 
 
@@ -127,6 +127,6 @@ def _unfit(archive: Path, name: str, problem: str) -> UnfitArchiveError:
 def _damaged(archive: Path, error: Exception) -> UnfitArchiveError:
     return UnfitArchiveError(
         archive.name,
-        f"it is damaged, or no zip or tar file: {str(error) or type(error).__name__}",
-        "look at the file on the client, pack it again and submit the job again",
+        f"it is damaged, or not a zip or tar file: {str(error) or type(error).__name__}",
+        "check the file on the client, pack it again and submit the job again",
     )

@@ -1,7 +1,7 @@
-"""ArtifactCache: brings the files of a TaskManager's jobs to its host, before functions of the job are loaded.
+"""ArtifactCache: fetches the files of a TaskManager's jobs to its host, before functions of the job are loaded.
 
-Each is fetched, unpacked or installed once per host, whichever process and job asks first, and deleted once no process
-uses it any more: some time after the job (`blob.service.cleanup.interval`), or with the processes.
+Each file is fetched, unpacked or installed once per host, for all processes and jobs, and deleted once no process
+uses it any more: some time after its job (`blob.service.cleanup.interval`), or with the processes.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ REQUIREMENT_KINDS: Final = (ArtifactKind.REQUIREMENTS, ArtifactKind.PACKAGES)
 
 
 class ArtifactCache:
-    """Used on the main thread of `endpoint`, whose tasks wait for the files.
+    """Files of the jobs whose tasks run under `endpoint`. Used on its main thread.
 
-    `has_requirements`: the process runs in the environment of its job, where the requirements are.
+    `has_requirements`: the process runs in its job's environment, in which the requirements are installed.
     """
 
     def __init__(
@@ -66,37 +66,38 @@ class ArtifactCache:
         self._left_out: Final = REQUIREMENT_KINDS if has_requirements else ()
         self._store: Final = ArtifactStore(storage_parent(settings, None), endpoint.clock)
         self._cleanup_ms: Final = settings.duration_ms(CLEANUP_INTERVAL)
-        # Files that are there, or on their way: every task of the job awaits the same future.
+        # Files that exist or are being fetched: every task of the job awaits the same future.
         self._jobs: dict[JobId, asyncio.Future[None]] = {}
         self._leases: dict[JobId, list[ArtifactLease]] = {}
-        # How often each job came or went: a release that was planned before the last time is void.
+        # Counts the arrivals and departures of each job: a release planned before the last one is void.
         self._versions: dict[JobId, int] = {}
 
     async def provide(
         self, job_id: JobId, artifacts: Artifacts, settings: Settings, server_address: str
     ) -> None:
-        """Have the files of a job here; the next task tries again.
+        """Fetch the files of a job to this host; after a failure, the next task tries again.
 
-        BlobError, RequirementsNotInstalledError or PackageConflictError.
+        BlobError if a transfer fails, RequirementsNotInstalledError or PackageConflictError if packages cannot be
+        installed.
         """
         self._versions[job_id] = self._versions.get(job_id, 0) + 1
         files = self._jobs.get(job_id)
         if files is None:
             files = self._jobs[job_id] = self._endpoint.spawn_shared(
                 lambda: self._bring_once(job_id, artifacts, settings, server_address),
-                f"bring files of {job_id}",
+                f"fetch files of {job_id}",
             )
         await asyncio.shield(files)
 
     def open(self) -> None:
-        """Delete what processes of this host have left that were killed; jobs without files bring no other look."""
+        """Delete files left behind by killed processes of this host. Later, only jobs with files repeat this."""
         self._endpoint.spawn(self._tidy_up(), "tidy up files of jobs")
 
     async def _tidy_up(self) -> None:
         await self._run_blocking("artifacts: tidy up", self._store.delete_unused)
 
     def release_job(self, job_id: JobId) -> None:
-        """The job works here no more: its files go after a while, unless it comes back."""
+        """Delete the files of a job that no longer runs here after a while, unless it comes back."""
         if job_id not in self._jobs:
             return
         version = self._versions[job_id] = self._versions[job_id] + 1
@@ -108,7 +109,7 @@ class ArtifactCache:
         self._endpoint.schedule_run_async(self._cleanup_ms, release)
 
     async def close(self) -> None:
-        """Use nothing any more."""
+        """Release all files."""
         for job_id in tuple(self._leases):
             await self._release(job_id)
 
@@ -148,7 +149,7 @@ class ArtifactCache:
                     "artifacts: make", lambda lease=lease, body=filling.fill: lease.make(body)
                 )
                 _LOG.info(
-                    "'%s' (%s) of job %s is fetched to this host, into %s",
+                    "'%s' (%s) of job %s was fetched to this host, into %s",
                     artifact.name,
                     size_text(_key_of(artifact).size_bytes),
                     job_id,
@@ -156,7 +157,7 @@ class ArtifactCache:
                 )
             else:
                 _LOG.info(
-                    "'%s' of job %s is on this host already, in %s",
+                    "'%s' of job %s is already on this host, in %s",
                     artifact.name,
                     job_id,
                     lease.folder,
@@ -175,7 +176,7 @@ class ArtifactCache:
         return await self._blobs.open(job_id, key, server_address)
 
     def located(self, descriptor: TaskDeploymentDescriptor) -> TaskDeploymentDescriptor:
-        """Return the description of a task whose settings name the job's files by their paths on this host."""
+        """Return the descriptor of a task with settings that give the paths of the job's files on this host."""
         if not descriptor.artifacts:
             return descriptor
         artifacts = tuple(one for one in descriptor.artifacts if one.kind not in self._left_out)
@@ -186,7 +187,7 @@ class ArtifactCache:
 def located_settings(
     store: ArtifactStore, artifacts: Artifacts, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of a job with the paths that its files have in `store`."""
+    """Return the settings of a job with the paths of its files in `store`."""
     archives: list[str] = []
     cached: list[str] = []
     requirements: list[str] = []
@@ -209,7 +210,7 @@ def located_settings(
             case ArtifactKind.ARCHIVE:
                 archives.append(f"{folder}#{artifact.name}")
     if not python_files:
-        # Those of a job that brings none are of the machine of its client, which this host may be.
+        # A job without files may have paths of its client's machine, which this host may be.
         python_files.append(settings.get(PYTHON_FILES.key, ""))
     here = {
         PYTHON_FILES.key: ",".join(filter(None, (*requirements, *python_files))),
@@ -227,10 +228,11 @@ def make_artifacts(
     interpreter: str | None = None,
     note: Callable[[str], None] = _LOG.info,
 ) -> list[ArtifactLease]:
-    """Have the files of a job in `store`, and return the right to use them. Blocking; errors as `provide`.
+    """Put the files of a job into `store`, and return the leases on them. Blocking; raises the errors of `provide`.
 
-    `interpreter` makes the environment of the requirements: one in an archive of the job, or, where it is empty, that
-    of this process. None: that too, and the packages are for this process itself. `note` is told of each file.
+    `interpreter` makes the environment of the requirements: one in an archive of the job or, if empty, that of this
+    process. None also means that of this process, whose own packages they become. `note` is called with a line for each
+    file.
     """
     leases: list[ArtifactLease] = []
     try:
@@ -239,14 +241,14 @@ def make_artifacts(
             lease = store.lease(entry_name(artifact, artifacts, interpreter))
             leases.append(lease)
             if lease.is_made:
-                note(f"'{artifact.name}' of the job is on this host already, in {lease.folder}")
+                note(f"'{artifact.name}' of the job is already on this host, in {lease.folder}")
             else:
                 content, python = content_of(_key_of(artifact)), sys.executable
                 if artifact.kind is ArtifactKind.REQUIREMENTS and interpreter:
                     python = str(_archived(store, artifacts, interpreter))
                 filling = _Filling(artifact, content, packages, settings, lease.folder, python)
                 lease.make(filling.fill)
-                note(f"'{artifact.name}' of the job is fetched to this host, into {lease.folder}")
+                note(f"'{artifact.name}' of the job was fetched to this host, into {lease.folder}")
             if artifact.kind is ArtifactKind.PACKAGES:
                 packages = lease.folder / _CONTENT
             if artifact.kind is ArtifactKind.REQUIREMENTS and interpreter is None:
@@ -259,9 +261,9 @@ def make_artifacts(
 
 
 def environment_interpreter(store: ArtifactStore, artifacts: Artifacts, interpreter: str) -> Path:
-    """Return the interpreter of the environment that `make_artifacts` has made, by which TaskManagers run.
+    """Return the interpreter of the environment that `make_artifacts` has made, which TaskManagers use.
 
-    MissingInterpreterError.
+    MissingInterpreterError if the job's archive does not contain it.
     """
     for one in artifacts:
         if one.kind is ArtifactKind.REQUIREMENTS:
@@ -280,7 +282,7 @@ def _archived(store: ArtifactStore, artifacts: Artifacts, interpreter: str) -> P
 
 
 def _in_order(artifacts: Artifacts) -> Artifacts:
-    """Packages first: requirements are installed from them."""
+    """Sort packages first, because requirements are installed from them."""
     return tuple(sorted(artifacts, key=lambda one: one.kind is ArtifactKind.REQUIREMENTS))
 
 
@@ -307,7 +309,7 @@ class _Filling:
         self._interpreter: Final = interpreter
 
     def fill(self, scratch: Path) -> None:
-        """Leave the content in `scratch`/content."""
+        """Write the content to `scratch`/content."""
         artifact, target = self._artifact, scratch / _CONTENT
         if artifact.kind in (ArtifactKind.FILE, ArtifactKind.PYTHON_FILE):
             target.mkdir()
@@ -330,9 +332,10 @@ class _Filling:
 
 
 def entry_name(artifact: JobArtifact, artifacts: Artifacts, interpreter: str | None = None) -> str:
-    """Return the name of what is made of an artifact: equal names stand for equal content.
+    """Return the name of an artifact's entry; equal names mean equal content.
 
-    `interpreter`, in an archive of `artifacts`, makes the environment of requirements; else that of this process does.
+    `interpreter`, in an archive of `artifacts`, makes the environment of requirements; otherwise that of this process
+    does.
     """
     digest = hashlib.sha256(f"{artifact.kind.value} {_file_name(artifact)}".encode())
     digest.update(b"x" if artifact.is_executable else b"-")
@@ -348,10 +351,10 @@ def entry_name(artifact: JobArtifact, artifacts: Artifacts, interpreter: str | N
 
 
 def _key_of(artifact: JobArtifact) -> BlobKey:
-    assert artifact.key is not None, "what arrives here travelled as a blob"
+    assert artifact.key is not None, "an artifact on a TaskManager has the key of its blob"
     return artifact.key
 
 
 def _file_name(artifact: JobArtifact) -> str:
-    """Return the file's own name, which came over the network, as the name of a file in a folder."""
+    """Return the file name of an artifact, which came over the network, as a safe name within a folder."""
     return Path(artifact.file_name).name or "file"

@@ -1,7 +1,7 @@
-"""BlobCache: keeps the blobs of a TaskManager's jobs; each is fetched once, however many tasks ask for it.
+"""BlobCache: keeps the blobs of a TaskManager's jobs; each is fetched once, however many tasks need it.
 
-    absent ──first who asks──► being fetched ──content compared, moved into place──► here
-    here ──the job works here no more, and not again within the interval──► absent
+    absent ──first request──► being fetched ──content verified, moved into place──► present
+    present ──the job has left, and not returned within the interval──► absent
 
 Source: Flink PermanentBlobCache.
 """
@@ -26,7 +26,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 
 
 class BlobCache:
-    """Used on the main thread of `endpoint`, whose tasks fetch."""
+    """Blobs for the tasks of `endpoint`; used on its main thread."""
 
     def __init__(
         self, endpoint: RpcEndpoint, run_blocking: BlockingRunner, scratch: Path | None = None
@@ -38,22 +38,22 @@ class BlobCache:
         self._chunk_size: Final = chunk_size(settings)
         self._retries: Final = settings.get_option(FETCH_RETRIES)
         self._cleanup_ms: Final = settings.duration_ms(CLEANUP_INTERVAL)
-        # A blob that is here, or on its way: everybody who wants it awaits the same future.
+        # Blobs that are present or being fetched: all tasks await the same future.
         self._blobs: dict[tuple[JobId, BlobKey], asyncio.Future[None]] = {}
-        # How often each job came or went: a deletion that was planned before the last time is void.
+        # Counts the arrivals and departures of each job: a deletion planned before the last one is void.
         self._versions: dict[JobId, int] = {}
 
     @property
     def directory(self) -> Path | None:
-        """Return the directory of the files, or None as long as there are none."""
+        """Directory of the files, or None while there are none."""
         return self._files.directory
 
     def retain_job(self, job_id: JobId) -> None:
-        """The job works here: its blobs stay."""
+        """Keep the blobs of a job that now runs here."""
         self._versions[job_id] = self._versions.get(job_id, 0) + 1
 
     def release_job(self, job_id: JobId) -> None:
-        """The job works here no more: its blobs are deleted after a while, unless it comes back."""
+        """Delete the blobs of a job that no longer runs here after a while, unless it comes back."""
         if not any(job == job_id for job, _ in self._blobs):
             self._versions.pop(job_id, None)
             return
@@ -69,17 +69,17 @@ class BlobCache:
         self._endpoint.schedule_run_async(self._cleanup_ms, delete)
 
     async def open(self, job_id: JobId, key: BlobKey, server_address: str) -> memoryview:
-        """A blob's content, mapped from its file. BlobError when it cannot be had."""
+        """Return a blob's content, mapped from its file. BlobError if it cannot be fetched."""
         for _ in range(2):
             await self._here(job_id, key, server_address)
             view = await self._run_blocking("blobs: open", lambda: self._files.open(job_id, key))
             if view is not None:
                 return view
-            # Somebody tidied the temporary directory up: fetch it again, once.
+            # Another program cleaned up the temporary directory: fetch the blob again, once.
             self._blobs.pop((job_id, key), None)
         raise BlobTransferError(
-            f"its file was removed from {self._files.directory} as soon as it was there; name a directory that "
-            "nobody tidies up with 'blob.storage.directory'"
+            f"its file was removed from {self._files.directory} right after it was written; set a directory that "
+            "is not cleaned up by other programs with 'blob.storage.directory'"
         )
 
     async def close(self) -> None:
@@ -100,7 +100,7 @@ class BlobCache:
         try:
             await self._fetch(job_id, key, server_address)
         except BaseException:
-            # The next attempt of the task tries again.
+            # The next attempt of the task fetches again.
             self._blobs.pop((job_id, key), None)
             raise
 

@@ -1,6 +1,6 @@
-"""Blob client: uploads the big payloads of a job before it is submitted, and downloads them to TaskManagers.
+"""Blob client: uploads the large payloads of a job before it is submitted, and downloads them to TaskManagers.
 
-A blob crosses the network in chunks. A transfer goes on where it broke off, until it has failed too often. A client in
+A blob is sent in chunks. An interrupted transfer resumes where it stopped, until it has failed too often. A client in
 the driver and one in another process submit jobs in the same way. Runs on the event loop of an RpcService.
 Source: Flink BlobClient, ClientUtils, RestClusterClient.
 """
@@ -27,7 +27,7 @@ PAUSE_S: Final = 0.2
 _PASSING: Final = (AskTimeoutError, MailboxFullError, RpcConnectionError, Unreachable)
 
 Append = Callable[[int, bytes], Awaitable[None]]
-"""Keeps a chunk at an offset."""
+"""Stores a chunk at an offset."""
 
 
 class TransferFailures:
@@ -38,13 +38,13 @@ class TransferFailures:
         self._count = 0
 
     def count(self, error: HeadraceError) -> None:
-        """One more failure. BlobTransferError past the bound; what no repetition mends is raised as it is."""
+        """Record a failure. BlobTransferError after too many; errors that no retry can fix are raised unchanged."""
         if not isinstance(error, (*_PASSING, BlobCorruptedError)):
             raise error
         self._count += 1
         if self._count > self._retries:
             raise BlobTransferError(
-                f"{error}; given up after {self._count} failures ('blob.fetch.retries')"
+                f"{error}; the transfer was abandoned after {self._count} failures ('blob.fetch.retries')"
             ) from error
 
 
@@ -57,7 +57,7 @@ async def upload(
     chunk_size_bytes: int,
     retries: int,
 ) -> None:
-    """Put a blob on the server; what is there already is not sent again. BlobError."""
+    """Upload a blob; bytes that the server has already are not sent again. BlobError if that fails."""
     view, offset = memoryview(content), 0
     failures = TransferFailures(retries)
     while True:
@@ -86,7 +86,7 @@ async def download(
     chunk_size_bytes: int,
     failures: TransferFailures,
 ) -> None:
-    """Fetch a whole blob through `append`; its content is not compared here. BlobError."""
+    """Fetch a whole blob through `append`, without verifying its content. BlobError if that fails."""
     offset = 0
     while offset < key.size_bytes:
         try:
@@ -104,7 +104,7 @@ async def download(
 async def content_of(
     server: BlobServerGateway, job_id: JobId, key: BlobKey, settings: Settings
 ) -> bytes:
-    """Fetch a blob into memory. BlobError."""
+    """Fetch a blob into memory. BlobError if that fails."""
     content = bytearray()
 
     async def append(_offset: int, chunk: bytes) -> None:
@@ -125,14 +125,14 @@ async def content_of(
 
 
 def prepare(graph: JobGraph, settings: Settings) -> OffloadedGraph:
-    """Divide a job into its graph and its blobs. Takes a while for big ones: call it on the client's own thread."""
+    """Split a job into its graph and its blobs. May be slow for large ones: call it on the client's own thread."""
     return offload(graph, inline_size_max(settings))
 
 
 async def upload_blobs(
     job: OffloadedGraph, blob_server: BlobServerGateway, settings: Settings
 ) -> None:
-    """Put what the graph names on the server. BlobTransferError names the job."""
+    """Upload the blobs that the graph names. BlobTransferError, with the job's name, if that fails."""
     graph = job.graph
     for key, content in job.blobs.items():
         try:
@@ -147,19 +147,19 @@ async def upload_blobs(
         except HeadraceError as error:
             what = blob_text(graph, key)
             raise BlobTransferError(
-                f"job '{graph.name}' ({graph.job_id}) was not submitted, because {what} "
-                f"could not be brought to the cluster: {error}"
+                f"job '{graph.name}' ({graph.job_id}) was not submitted because {what} "
+                f"could not be uploaded to the cluster: {error}"
             ) from (error.__cause__ if isinstance(error, BlobTransferError) else error)
 
 
 async def release_blobs(graph: JobGraph, blob_server: BlobServerGateway) -> None:
-    """Delete the blobs of a job that is over. Where that fails, they go with the cluster."""
+    """Delete the blobs of a job that has ended. If that fails, they are deleted with the cluster."""
     if not blob_keys(graph):
         return
     try:
         await blob_server.release_job(graph.job_id)
     except HeadraceError as error:
-        _LOG.warning("the blobs of job %s are not deleted: %s", graph.job_id, error)
+        _LOG.warning("the blobs of job %s could not be deleted yet: %s", graph.job_id, error)
 
 
 async def submit_job(
@@ -168,6 +168,6 @@ async def submit_job(
     blob_server: BlobServerGateway,
     settings: Settings,
 ) -> None:
-    """Upload, then submit; returns once the Dispatcher has taken the job."""
+    """Upload the job's blobs, then submit it; return once the Dispatcher has accepted the job."""
     await upload_blobs(job, blob_server, settings)
     await dispatcher.submit_job(job.graph)

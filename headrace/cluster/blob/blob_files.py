@@ -1,13 +1,13 @@
 """BlobFiles: writes, reads and deletes blobs as files of one directory. Blocking; no bookkeeping.
 
-    <directory>/<job id>/<hash>            complete: moved there in one step, after its content was compared
+    <directory>/<job id>/<hash>            complete: moved there in one step, after its content was verified
     <directory>/<job id>/<hash>.partial    grows by chunks
 
-BlobLedger is the server's bookkeeping: which blobs it has, how much of each, and until when. Pure.
+BlobLedger is the server's bookkeeping: its blobs, the received bytes of each, and their expiry. Pure.
 
-    put ──► incomplete ──last byte, content compared──► complete ──► released with its job
+    put ──► incomplete ──last byte, content verified──► complete ──► released with its job
 
-A job that was never submitted loses its blobs when nobody has asked for them for a while. Source: Flink BlobUtils.
+The blobs of a job that was never submitted are deleted after a while without use. Source: Flink BlobUtils.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BlobFiles:
-    """Makes its directory below `parent` with the first blob. Different blobs may be used by different threads."""
+    """Blob files in a directory below `parent`, made with the first blob. Different threads may use different blobs."""
 
     def __init__(self, parent: Path | None) -> None:
         self._parent: Final = parent
@@ -39,7 +39,7 @@ class BlobFiles:
 
     @property
     def directory(self) -> Path | None:
-        """Return the directory of the files, or None as long as there are none."""
+        """Directory of the files, or None while there are none."""
         return self._directory
 
     def path(self, job_id: JobId, key: BlobKey) -> Path:
@@ -47,7 +47,7 @@ class BlobFiles:
         return self._job_directory(job_id) / key.digest.hex()
 
     def append(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> None:
-        """Write a chunk at `offset` of the incomplete file. BlobStorageError where there is no room."""
+        """Write a chunk at `offset` of the incomplete file. BlobStorageError if the disk is full or fails."""
         partial = self._partial(job_id, key)
         try:
             partial.parent.mkdir(mode=0o700, exist_ok=True)
@@ -60,7 +60,10 @@ class BlobFiles:
             raise _storage_error(job_id, key, partial, error) from error
 
     def complete(self, job_id: JobId, key: BlobKey) -> None:
-        """Compare the incomplete file with its key and make it the blob. BlobCorruptedError, and it is gone."""
+        """Verify the incomplete file and turn it into the blob.
+
+        BlobCorruptedError, after deleting it, if it does not match its key.
+        """
         partial = self._partial(job_id, key)
         try:
             if not _matches(partial, key):
@@ -71,7 +74,7 @@ class BlobFiles:
             raise _storage_error(job_id, key, partial, error) from error
 
     def read(self, job_id: JobId, key: BlobKey, offset: int, size_bytes_max: int) -> bytes:
-        """Return bytes of a complete blob. BlobNotFoundError."""
+        """Return bytes of a complete blob. BlobNotFoundError if its file is gone."""
         path = self.path(job_id, key)
         try:
             with path.open("rb") as file:
@@ -79,18 +82,21 @@ class BlobFiles:
                 return file.read(size_bytes_max)
         except FileNotFoundError as error:
             raise BlobNotFoundError(
-                str(job_id), str(key), f"its file {path} was removed by somebody else"
+                str(job_id), str(key), f"its file {path} was removed by another process"
             ) from error
         except OSError as error:
             raise _storage_error(job_id, key, path, error) from error
 
     def parts(self, job_id: JobId, key: BlobKey) -> Iterator[bytes]:
-        """Yield a complete blob in pieces. BlobNotFoundError."""
+        """Yield a complete blob in pieces. BlobNotFoundError if its file is gone."""
         for offset in range(0, key.size_bytes, _READ_SIZE):
             yield self.read(job_id, key, offset, _READ_SIZE)
 
     def write(self, job_id: JobId, key: BlobKey, parts: Iterable[bytes]) -> None:
-        """Write a whole blob, and compare it with its key. BlobCorruptedError, BlobStorageError."""
+        """Write a whole blob and verify it.
+
+        BlobCorruptedError if it does not match its key; BlobStorageError if the disk fails.
+        """
         offset = 0
         for part in parts:
             self.append(job_id, key, offset, part)
@@ -98,10 +104,10 @@ class BlobFiles:
         self.complete(job_id, key)
 
     def open(self, job_id: JobId, key: BlobKey) -> memoryview | None:
-        """Map a complete blob into memory, or None where its file is gone.
+        """Map a complete blob into memory; return None if its file is gone.
 
-        The pages are the file system's: tasks of one host share them, and nothing is copied until it is read. The view
-        stays valid when the file is deleted.
+        The pages belong to the file system: tasks of one host share them, and nothing is copied until it is read. The
+        view stays valid when the file is deleted.
         """
         try:
             with self.path(job_id, key).open("rb") as file:
@@ -112,25 +118,25 @@ class BlobFiles:
             return None
 
     def delete_job(self, job_id: JobId) -> None:
-        """Remove everything of a job."""
+        """Delete all blobs of a job."""
         if self._directory is not None:
             shutil.rmtree(self._job_directory(job_id), ignore_errors=True)
 
     def close(self) -> None:
-        """Remove the directory. Idempotent."""
+        """Delete the directory. Idempotent."""
         directory, self._directory = self._directory, None
         if directory is not None:
             remove_scratch_folder(directory)
 
     def make_directory(self) -> None:
-        """Make the directory unless it is there; one thread at a time. BlobStorageError."""
+        """Make the directory unless it exists; one thread at a time. BlobStorageError if that fails."""
         if self._directory is None:
             try:
                 self._directory = make_scratch_folder("headrace-blobs-", self._parent)
             except OSError as error:
                 raise BlobStorageError(
-                    f"no directory for blobs can be made below {self._parent or tempfile.gettempdir()}: "
-                    f"{error.strerror}; name another one with 'blob.storage.directory'"
+                    f"no directory for blobs can be created below {self._parent or tempfile.gettempdir()}: "
+                    f"{error.strerror}; set another one with 'blob.storage.directory'"
                 ) from error
 
     def _job_directory(self, job_id: JobId) -> Path:
@@ -150,15 +156,15 @@ def _matches(path: Path, key: BlobKey) -> bool:
 
 
 def _storage_error(job_id: JobId, key: BlobKey, path: Path, error: OSError) -> BlobStorageError:
-    """A full disk keeps nothing of what did not fit."""
-    where = f"blob {key} of job {job_id} cannot be kept in {path.parent.parent}"
+    """Return the error for a failed write; after a full disk, delete the partial file."""
+    where = f"blob {key} of job {job_id} cannot be stored in {path.parent.parent}"
     if error.errno not in _FULL:
         return BlobStorageError(f"{where}: {error.strerror or error}")
     with contextlib.suppress(OSError):
         path.unlink()
     free = _free_text(path)
     return BlobStorageError(
-        f"{where}: the disk is full ({free}); make room there, or name another directory with "
+        f"{where}: the disk is full ({free}); make room there, or set another directory with "
         "'blob.storage.directory'"
     )
 
@@ -174,13 +180,13 @@ def _free_text(path: Path) -> str:
 class _JobBlobs:
     last_used_ms: float
     is_retained: bool = False
-    # Bytes that are there; a key is in `complete` only after its content was compared.
+    # Received bytes; a key is in `complete` only after its content was verified.
     received: dict[BlobKey, int] = field(default_factory=dict[BlobKey, int])
     complete: set[BlobKey] = field(default_factory=set[BlobKey])
 
 
 class BlobLedger:
-    """Blobs by job and key. `size_bytes_max` bounds what all of them may be together, once complete."""
+    """Blobs by job and key. `size_bytes_max` bounds their total size once complete."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max: Final = size_bytes_max
@@ -189,21 +195,21 @@ class BlobLedger:
 
     @property
     def size_bytes(self) -> int:
-        """Room that is taken: whole blobs, whatever of them has arrived."""
+        """Reserved bytes: the full size of every blob, whether it has arrived or not."""
         return self._size_bytes
 
     def expect(self, job_id: JobId, key: BlobKey, monotonic_ms: float) -> int:
-        """Make room for a blob unless it is known, and answer how much of it is there.
+        """Reserve room for a blob unless it is known, and return the number of bytes received.
 
-        BlobStorageError beyond the bound.
+        BlobStorageError if it exceeds the bound.
         """
         job = self._jobs.get(job_id)
         if job is None or key not in job.received:
             if self._size_bytes + key.size_bytes > self._size_bytes_max:
                 raise BlobStorageError(
                     f"blob {key} of job {job_id} does not fit: {size_text(self._size_bytes)} of "
-                    f"{size_text(self._size_bytes_max)} are taken; raise 'headrace.blob.storage-size-max', or read "
-                    "big data from files instead of carrying it in the program"
+                    f"{size_text(self._size_bytes_max)} are in use; raise 'headrace.blob.storage-size-max', or read "
+                    "large data from files instead of embedding it in the program"
                 )
             job = self._jobs.setdefault(job_id, _JobBlobs(monotonic_ms))
             job.received[key] = 0
@@ -212,27 +218,27 @@ class BlobLedger:
         return job.received[key]
 
     def received(self, job_id: JobId, key: BlobKey) -> int | None:
-        """Return the number of bytes received of a blob; None if it is not expected, or not any more."""
+        """Return the number of received bytes of a blob; None if it is not expected any more."""
         job = self._jobs.get(job_id)
         return None if job is None else job.received.get(key)
 
     def is_complete(self, job_id: JobId, key: BlobKey) -> bool:
-        """Whether the blob can be read."""
+        """Return whether the blob can be read."""
         job = self._jobs.get(job_id)
         return job is not None and key in job.complete
 
     def arrived(self, job_id: JobId, key: BlobKey, received: int) -> None:
-        """Record the number of bytes of an expected blob that are there now."""
+        """Record the number of received bytes of an expected blob."""
         assert received <= key.size_bytes
         self._jobs[job_id].received[key] = received
 
     def completed(self, job_id: JobId, key: BlobKey) -> None:
-        """Its content is what its key says."""
+        """Record that the blob's content was verified."""
         assert self._jobs[job_id].received[key] == key.size_bytes
         self._jobs[job_id].complete.add(key)
 
     def forget(self, job_id: JobId, key: BlobKey) -> None:
-        """The blob is not there any more, or never was."""
+        """Remove a blob that is gone or never arrived."""
         job = self._jobs.get(job_id)
         if job is not None and job.received.pop(key, None) is not None:
             job.complete.discard(key)
@@ -241,7 +247,7 @@ class BlobLedger:
                 del self._jobs[job_id]
 
     def retain(self, job_id: JobId, keys: tuple[BlobKey, ...], monotonic_ms: float) -> None:
-        """The job begins. BlobNotFoundError names the first of `keys` that is not complete; then nothing changes."""
+        """Keep the blobs of a job that starts. BlobNotFoundError, without any change, for the first incomplete blob."""
         for key in keys:
             if not self.is_complete(job_id, key):
                 raise BlobNotFoundError(
@@ -252,7 +258,7 @@ class BlobLedger:
             job.is_retained, job.last_used_ms = True, monotonic_ms
 
     def release(self, job_id: JobId) -> bool:
-        """The job is over; whether there is anything to delete."""
+        """Forget the blobs of a job that has ended; return whether there is anything to delete."""
         job = self._jobs.pop(job_id, None)
         if job is None:
             return False
@@ -260,7 +266,7 @@ class BlobLedger:
         return True
 
     def expired(self, monotonic_ms: float, idle_ms: float) -> list[JobId]:
-        """Jobs that never began and whose blobs nobody has touched for `idle_ms`."""
+        """Return jobs that never started and whose blobs were not used for `idle_ms`."""
         return [
             job_id
             for job_id, job in self._jobs.items()

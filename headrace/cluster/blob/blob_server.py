@@ -1,6 +1,6 @@
-"""BlobServer: keeps the big payloads of all jobs in files, from their upload to the end of their job.
+"""BlobServer: keeps the large payloads of all jobs in files, from their upload to the end of their job.
 
-Chunks are sent over the RPC connections that the processes of a cluster have anyway, with their authentication and
+Chunks are sent over the existing RPC connections of the cluster's processes, with their authentication and
 encryption (docs/adr/0008). Files are written and read by threads, concurrently with the main thread.
 Source: Flink BlobServer.
 """
@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class BlobServer(RpcEndpoint, BlobServerGateway):
-    """One per cluster. `scratch` is where its directory is made unless `blob.storage.directory` says otherwise.
+    """Blob server of a cluster. Its directory is made below `scratch` unless `blob.storage.directory` is set.
 
     `job_graph_store` keeps copies of the blobs of jobs for later leaders, and those of earlier ones.
     """
@@ -56,28 +56,28 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
         self._ledger: Final = BlobLedger(int(self.settings.get_option(STORAGE_SIZE_MAX)))
         self._chunk_size: Final = chunk_size(self.settings)
         self._cleanup_ms: Final = self.settings.duration_ms(CLEANUP_INTERVAL)
-        # Bounds threads and chunks in memory: whoever comes later waits for a turn.
+        # Bounds threads and chunks in memory: further calls wait for a turn.
         self._turns: Final = asyncio.Semaphore(
             max(1, self.settings.get_option(FETCH_NUM_CONCURRENT))
         )
-        # A client that repeats a chunk while the first copy is still being written must not write beside it.
+        # A client that repeats a chunk while the first copy is still being written must not write concurrently.
         self._uploads: dict[tuple[JobId, BlobKey], asyncio.Lock] = {}
 
     @property
     def directory(self) -> Path | None:
-        """Return the directory of the files, or None as long as there are none."""
+        """Directory of the files, or None while there are none."""
         return self._files.directory
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """The cluster fails: no task could be deployed without its payloads."""
+        """Fail the cluster: no task could be deployed without its payloads."""
         self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
     async def on_start(self) -> None:
-        """Begin to look for blobs that nobody wants."""
+        """Start to look for unused blobs periodically."""
         self.schedule_run_async(self._cleanup_ms, self._sweep)
 
     async def on_stop(self) -> None:
-        """Remove everything."""
+        """Delete all files."""
         if self._files.directory is not None:
             await self._run_blocking("remove blobs", self._files.close)
 
@@ -113,7 +113,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
             self._ledger.completed(job_id, key)
 
     def _expected(self, job_id: JobId, key: BlobKey) -> int:
-        """Return the number of bytes received; BlobNotFoundError where the job was released while a thread worked."""
+        """Return the number of received bytes. BlobNotFoundError if the job was released meanwhile."""
         received = self._ledger.received(job_id, key)
         if received is None:
             raise BlobNotFoundError(str(job_id), str(key), "the job was released meanwhile")
@@ -143,7 +143,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
     async def _share(
         self, store: JobGraphStore, job_id: JobId, key: BlobKey, stored_epoch: int
     ) -> None:
-        """Copy a blob to later leaders or, where it is not here, from an earlier one."""
+        """Copy a blob to the store of later leaders, or fetch it from an earlier one's if it is missing here."""
         if self._ledger.is_complete(job_id, key):
             parts = functools.partial(self._files.parts, job_id, key)
             await self._run("store", lambda: store.put_blob(job_id, stored_epoch, key, parts()))
@@ -180,7 +180,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
 
     def _sweep(self) -> None:
         for job_id in self._ledger.expired(self.clock.monotonic_ms(), self._cleanup_ms):
-            _LOG.info("job %s was never submitted: its blobs are deleted", job_id)
+            _LOG.info("deleting the blobs of job %s, which was never submitted", job_id)
             self._forget(job_id)
             self.spawn(self._delete(job_id), f"delete blobs of {job_id}")
         self.schedule_run_async(self._cleanup_ms, self._sweep)

@@ -1,4 +1,4 @@
-"""Makes the virtual environment of a job's requirements, on top of the packages of the interpreter that makes it."""
+"""Makes the virtual environment of a job's requirements, on top of the packages of an interpreter."""
 
 import os
 import signal
@@ -19,8 +19,8 @@ INSTALL_TIMEOUT: Final = ConfigOption(
     "headrace.python.requirements.timeout",
     timedelta,
     timedelta(minutes=10),
-    "Time that the installation of a job's requirements may take on a host. The cluster's is added to the time in "
-    "which the job's TaskManagers have to register, that of the job to the time for which it waits for slots.",
+    "Time limit for the installation of a job's requirements on a host. The cluster's value is added to the time in "
+    "which the job's TaskManagers must register, the job's value to the time for which it waits for slots.",
 )
 _MAKE: Final = """
 import site, sys, sysconfig, venv
@@ -31,7 +31,7 @@ places = site.getsitepackages() + ([site.getusersitepackages()] if site.ENABLE_U
 with open(packages + "/packages_below.pth", "w") as file:
     file.writelines(f"import site; site.addsitedir({place!r})\\n" for place in places)
 """
-"""Program that makes an environment. Packages of its own interpreter come behind those of the new one."""
+"""Program that makes an environment. Packages of the base interpreter come after those of the environment."""
 _GUARD: Final = """
 import ctypes, os, signal, subprocess, sys
 signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
@@ -46,34 +46,37 @@ except OSError as error:
     sys.exit(f"it does not start: {error}")
 sys.exit(code if code >= 0 else 128 - code)
 """
-"""First of a group of processes. The kernel tells it, and it alone, of the end of the one that began it."""
+"""Leader of a process group. The kernel signals it, and only it, when the process that started it ends."""
 _OUTPUT_CHARS: Final = 4_000
 _CLOCK: Final = SystemClock()
 
 
 class RequirementsNotInstalledError(HeadraceError):
-    """The packages of a job's requirements file could not be installed on a host; `output` is what pip said last."""
+    """The packages of a job's requirements file could not be installed on a host.
+
+    `output` is the end of pip's output.
+    """
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, reason: str, output: str) -> None:
         said = output.strip()[-_OUTPUT_CHARS:]
         super().__init__(
-            f"the packages of python.requirements could not be installed: {reason}; where the registry of packages is "
-            "out of reach of the workers, bring the packages with the job: set_python_requirements(file, folder)"
+            f"the packages of python.requirements could not be installed: {reason}; if the package registry is "
+            "out of reach of the workers, ship the packages with the job: set_python_requirements(file, folder)"
             + (f"\n{said}" if said else "")
         )
         self.output = said
 
 
 class PackageConflictError(HeadraceError):
-    """A job's requirements ask for one version of a package where the process of its functions has loaded another."""
+    """A job's requirements need another version of a package than the one loaded in the process of its functions."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, package: str, wanted: str, loaded: str) -> None:
         super().__init__(
-            f"python.requirements bring {package} {wanted}, but this process has loaded {package} {loaded} already: "
+            f"python.requirements asks for {package} {wanted}, but this process has already loaded {package} {loaded}: "
             "run the job in STREAMING mode on Spark, where its TaskManagers start in an environment of their own, or "
             "have it run by an interpreter that has the packages (set_python_executable)"
         )
@@ -81,7 +84,7 @@ class PackageConflictError(HeadraceError):
 
 
 class MissingInterpreterError(HeadraceError):
-    """The archive of a job has no file where `python.executable` names one."""
+    """The archive of a job does not contain the file that `python.executable` names."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -98,7 +101,7 @@ def make_virtual_environment(
 ) -> None:
     """Make an environment of `interpreter` in the new folder, and install the requirements into it.
 
-    From the files in `packages` alone where that is given. RequirementsNotInstalledError, also after `timeout_s`.
+    If `packages` is given, only its files are used. RequirementsNotInstalledError if that fails or exceeds `timeout_s`.
     """
     deadline_ms, timeout = _CLOCK.monotonic_ms() + timeout_s * 1000, f"{timeout_s:g} s"
     _run("venv", [interpreter, "-c", _MAKE, str(folder)], deadline_ms, timeout)
@@ -111,7 +114,7 @@ def make_virtual_environment(
 
 
 def move_programs(folder: Path, target: Path) -> None:
-    """Have the programs of an environment, which is going to be moved to `target`, name their interpreter there."""
+    """Replace the interpreter's path in the programs of an environment that is about to be moved to `target`."""
     for program in (folder / "bin").iterdir():
         if program.is_file() and not program.is_symlink():
             content = program.read_bytes()
@@ -119,14 +122,14 @@ def move_programs(folder: Path, target: Path) -> None:
 
 
 def packages_of(environment: Path) -> Path:
-    """Return the folder of the packages of an environment that the interpreter of this process has made."""
+    """Return the package folder of an environment made by the interpreter of this process."""
     return (
         environment / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     )
 
 
 def refuse_loaded_packages(folder: Path) -> None:
-    """Raise PackageConflictError where this process has loaded another version of a package in the folder."""
+    """Raise PackageConflictError if this process has loaded another version of a package in the folder."""
     for module, package, version in _modules_in(folder):
         place = getattr(sys.modules.get(module), "__file__", None)
         if place is None or Path(place).is_relative_to(folder):
@@ -140,7 +143,7 @@ def refuse_loaded_packages(folder: Path) -> None:
 
 @lru_cache(maxsize=16)
 def _modules_in(folder: Path) -> tuple[tuple[str, str, str], ...]:
-    """Return the modules in a folder, each with its package and version; read once, as every task asks."""
+    """Return the modules in a folder, each with its package and version; cached, because every task needs them."""
     return tuple(
         (module, found.name, found.version)
         for found in distributions(path=[str(folder)])
@@ -149,11 +152,11 @@ def _modules_in(folder: Path) -> tuple[tuple[str, str, str], ...]:
 
 
 def _run(name: str, command: list[str], deadline_ms: float, timeout: str) -> None:
-    """Run a program in a group of processes that ends with it, with this process, and at the deadline."""
-    # What Spark put onto the path of its workers is not pip's concern.
+    """Run a program in a process group that ends with it, with this process, and at the deadline."""
+    # The import path of Spark's workers must not affect pip.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     guarded = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
-    # A pipe would be waited for as long as anybody has it who left the group.
+    # A pipe would stay open as long as a process that left the group holds it.
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
@@ -165,13 +168,13 @@ def _run(name: str, command: list[str], deadline_ms: float, timeout: str) -> Non
                 env=environment,
             )
         except OSError as error:
-            reason = f"{name} does not start: {error}"
+            reason = f"{name} could not be started: {error}"
             raise RequirementsNotInstalledError(reason, "") from error
         try:
             code = process.wait(max(0.0, deadline_ms - _CLOCK.monotonic_ms()) / 1000)
             reason = f"{name} ended with {code}"
         except subprocess.TimeoutExpired:
-            code, reason = None, f"{name} was not done within {timeout} ('{INSTALL_TIMEOUT.key}')"
+            code, reason = None, f"{name} did not finish within {timeout} ('{INSTALL_TIMEOUT.key}')"
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""ClientHeartbeats: jobs that are to end with their client, and the time at which each is given up.
+"""ClientHeartbeats: cancels jobs that must end with their client once its heartbeats stop.
 
-    submitted ──client.heartbeat.timeout, or what a heartbeat says──► expired: the job is cancelled
+    submitted ──client.heartbeat.timeout, or the time in a heartbeat──► expired: the job is cancelled
 
 Source: Flink Dispatcher.reportJobClientHeartbeat, JobGraph.initialClientHeartbeatTimeout.
 """
@@ -21,7 +21,7 @@ class _Client:
 
 
 class ClientHeartbeats:
-    """Used on the loop of `rpc_service`. `on_expired` is called once for a job whose client has gone."""
+    """Follows clients on the loop of `rpc_service`. `on_expired` is called once for a job whose client has gone."""
 
     def __init__(self, rpc_service: RpcService, on_expired: Callable[[JobId], None]) -> None:
         self._rpc_service: Final = rpc_service
@@ -29,14 +29,14 @@ class ClientHeartbeats:
         self._clients: Final[dict[JobId, _Client]] = {}
 
     def follow(self, job_id: JobId, timeout_ms: int) -> None:
-        """Expect heartbeats for a job from now on; no effect where `timeout_ms` is 0, as for most."""
+        """Expect heartbeats for a job from now on; no effect if `timeout_ms` is 0, as for most jobs."""
         if timeout_ms > 0:
             self._clients[job_id] = _Client(timeout_ms, self._expire_after(job_id, timeout_ms))
 
     def heard(self, job_id: JobId, expired_timestamp_ms: int) -> None:
-        """Have a job live until a time of the client's clock; no effect for jobs that are not followed.
+        """Extend a job's time to one of the client's clock; no effect for jobs that are not followed.
 
-        A time that a clock like ours cannot mean is taken for another clock's: then the timeout counts from now.
+        If the client's clock seems to differ from this one, the timeout counts from now.
         """
         client = self._clients.get(job_id)
         if client is None:
@@ -48,7 +48,7 @@ class ClientHeartbeats:
         client.expiry = self._expire_after(job_id, left_ms)
 
     def forget(self, job_id: JobId) -> None:
-        """The job has ended."""
+        """Stop following a job that has ended."""
         client = self._clients.pop(job_id, None)
         if client is not None:
             client.expiry.cancel()

@@ -1,4 +1,4 @@
-"""Dispatcher: takes jobs from clients, and answers and obeys them about each. Source: Flink Dispatcher."""
+"""Dispatcher: accepts jobs from clients and serves their requests about each job. Source: Flink Dispatcher."""
 
 import asyncio
 import contextlib
@@ -46,16 +46,17 @@ from headrace.rpc.service import RpcService
 T = TypeVar("T")
 
 _SAVEPOINT_TIMEOUT_MS: Final = timedelta(days=7).total_seconds() * 1000
-"""Bound of a call that takes a savepoint, which `execution.checkpointing.timeout` ends long before.
+"""Time-out of a call that takes a savepoint, which `execution.checkpointing.timeout` ends long before.
 
 Stopping waits for sinks to commit as well.
 """
 
 
 class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
-    """Answers for the cluster's `jobs`, which outlive it. `on_shut_down`: a client asks for the end of the cluster.
+    """Serves the requests for the cluster's `jobs`, which outlive it.
 
-    `is_followed`: whether another Dispatcher follows where this one fails; else the process is told.
+    `on_shut_down`: a client requests the cluster's end. `is_followed` returns whether another Dispatcher will replace
+    this one after a failure; if not, the cluster fails.
     """
 
     def __init__(
@@ -74,9 +75,9 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._is_followed: Final = is_followed
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """Leave the jobs to the Dispatcher that follows.
+        """Leave the jobs to the next Dispatcher, if there will be one.
 
-        Where none does, the cluster fails, and this endpoint says what became of the jobs until its owner closes it.
+        Otherwise the cluster fails, and this endpoint reports the state of the jobs until its owner closes it.
         """
         if self._is_followed():
             super().on_fatal_error(error)
@@ -84,11 +85,11 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
     async def on_start(self) -> None:
-        """Go on with what the leader before this one has left. No client is heard before."""
+        """Continue the jobs that the previous leader has left, before any client is served."""
         await self._jobs.recover()
 
     async def submit_job(self, graph: JobGraph) -> Acknowledge:
-        """Start a job; a graph that cannot run at all is refused with its error."""
+        """Start a job; a graph that cannot run is refused with its error."""
         await self._jobs.submit(graph)
         return Acknowledge()
 
@@ -99,7 +100,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return (*running, *(each.job.overview for each in others))
 
     def job_metrics(self) -> Iterator[JobMetrics]:
-        """Yield the metrics of each job, also of those that have ended; for the driver, on this thread."""
+        """Yield the metrics of each job, including ended ones; for the driver, on this thread."""
         for job in self._jobs:
             yield job.job_master.metrics
         now_ms = self.clock.now_ms()
@@ -260,7 +261,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         of_running: Callable[[JobGateway], Awaitable[T]],
         of_archived: Callable[[ArchivedJob], T],
     ) -> T:
-        """Answer a question that a job without a JobMaster has an answer to: one that is being stored, or has ended."""
+        """Answer a request that needs no JobMaster: for a job that is being stored, or has ended."""
         submitted = self._jobs.find_submission(job_id)
         if submitted is not None:
             return of_archived(submitted)
@@ -272,10 +273,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         of_running: Callable[[JobGateway], Awaitable[T]],
         of_ended: Callable[[ArchivedJob], T],
     ) -> T:
-        """Answer from the job's JobMaster or, once the job has ended, from what it left behind.
+        """Answer from the job's JobMaster or, once the job has ended, from the archive.
 
-        Where a job has no JobMaster yet, it is waited for: a cancellation that comes early is not lost. A JobMaster may
-        end while it is asked. That is no failure of the request: what the job left behind answers it.
+        If a job has no JobMaster yet, wait for it, so that an early cancellation is not lost. If a JobMaster
+        ends during the request, the archive answers it.
         """
         await self._jobs.await_job_master(job_id)
         job = self._jobs.find(job_id)
@@ -289,14 +290,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return of_ended(self._jobs.find_archived(job_id))
 
     async def shut_down_cluster(self) -> Acknowledge:
-        """Give up all jobs, whose checkpoints stay, and take none any more; whoever holds the cluster closes it."""
+        """Stop all jobs, whose checkpoints stay, and accept no more; the holder of the cluster closes it."""
         self._jobs.shut_down()
         self._on_shut_down()
         return Acknowledge()
 
 
 def _waiting(gateway: JobGateway) -> JobGateway:
-    """`gateway` for calls that may take as long as they like: the JobMaster bounds them itself."""
+    """Return `gateway` with a long time-out, for calls that the JobMaster itself bounds."""
     return with_timeout(gateway, _SAVEPOINT_TIMEOUT_MS)
 
 

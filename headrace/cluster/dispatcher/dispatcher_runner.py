@@ -1,10 +1,10 @@
-"""DispatcherRunner: one Dispatcher after another, for each leadership of this process and in place of one that fails.
+"""DispatcherRunner: runs a Dispatcher for each leadership of this process, and replaces one that fails.
 
     LEADING --the Dispatcher fails--> LEADING, with another Dispatcher for the same jobs
     LEADING --leadership lost--> LEAVING --its JobMasters have ended--> STANDBY --leadership granted--> LEADING
 
-The jobs belong to a leadership: the first Dispatcher of the next one recovers them from the store. Meanwhile whoever
-asks is told who leads. TaskManagers and the ResourceManager of the process stay. Runs on the loop of the RpcService.
+The jobs belong to a leadership: the first Dispatcher of the next one recovers them from the store. Meanwhile callers
+are told the leader. TaskManagers and the ResourceManager of the process stay. Runs on the loop of the RpcService.
 Source: Flink DefaultDispatcherRunner, SessionDispatcherLeaderProcess.
 """
 
@@ -37,17 +37,17 @@ DISPATCHER_REPLACEMENTS_MAX: Final = ConfigOption(
     "headrace.dispatcher.replacements",
     int,
     3,
-    "Dispatchers that may fail within `headrace.resourcemanager.replacement-window` and be followed by another one in "
-    "the same process; no job notices. The next one that fails ends the process, as does the first one with 0.",
+    "Number of Dispatchers that may fail within `headrace.resourcemanager.replacement-window` and be replaced in "
+    "the same process, without effect on jobs. The next failure ends the process, as does the first one if 0.",
     least=0,
 )
 
 
 CreateJobs = Callable[[Leadership | None, Callable[[], None]], RunningJobs]
-"""Makes the jobs of a leadership, None where the process has no rivals, from it and their `on_leaving`."""
+"""Makes the jobs of a leadership from the leadership, None without high availability, and their `on_leaving`."""
 
 CreateDispatcher = Callable[[RunningJobs, Callable[[], bool]], Dispatcher]
-"""Makes a Dispatcher for the jobs of the leadership, from them and its `is_followed`."""
+"""Makes a Dispatcher from the jobs of the leadership and its `is_followed`."""
 
 
 class _Phase(Enum):
@@ -58,9 +58,9 @@ class _Phase(Enum):
 
 
 class DispatcherRunner:
-    """One per cluster. `election`: None where jobs end with their process.
+    """Runs the Dispatchers of a cluster. `election` is None if jobs end with their process.
 
-    `on_failed` hears of a failure that no other Dispatcher follows.
+    `on_failed` is called with a failure after which no other Dispatcher follows.
     """
 
     def __init__(
@@ -81,25 +81,25 @@ class DispatcherRunner:
         self._phase = _Phase.LEADING
         self._leadership = None if election is None else election.leadership
         self.jobs = create_jobs(self._leadership, self._refuse_calls)
-        """Those of the leadership that this process has, or had last."""
+        """Jobs of the leadership that this process has, or had last."""
         self.dispatcher = create_dispatcher(self.jobs, self._may_replace)
-        """The one that leads, or led last."""
+        """Dispatcher that leads, or led last."""
         self.gateway: Final = self.dispatcher.self_gateway(DispatcherGateway)
-        """The way to whichever leads when it is called. NotLeadingError while none does."""
+        """Gateway to the Dispatcher that leads at the time of the call. NotLeadingError while none leads."""
         tell_end(self.gateway, "Dispatcher")
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the first Dispatcher and watch the leadership."""
         self._start()
         if self._election is not None:
             self._watch(self._election)
 
     def stop_following(self) -> None:
-        """Let no other Dispatcher follow: the cluster ends, or has failed."""
+        """Prevent further Dispatchers, because the cluster ends or has failed."""
         self._phase = _Phase.OVER
 
     async def close(self) -> None:
-        """End all jobs, or leave them to the next leader, then the Dispatcher, which answers until then."""
+        """End all jobs, or leave them to the next leader; then close the Dispatcher, which answers until then."""
         self.stop_following()
         await self.jobs.close()
         await self.dispatcher.close()
@@ -110,7 +110,7 @@ class DispatcherRunner:
         dispatcher.start()
 
     def _watch(self, election: LeaderElectionService) -> None:
-        """Look for a loss and for a grant, each of which another thread notices."""
+        """Watch for a loss or a grant of the leadership, which another thread notices."""
         if self._phase is _Phase.OVER:
             return
         if election.failure is not None:
@@ -136,13 +136,13 @@ class DispatcherRunner:
         leaving.add_done_callback(self._left)
 
     async def _leave(self, election: LeaderElectionService) -> None:
-        """Be a standby once nothing of the leadership is left."""
+        """Become a standby once everything of the leadership has ended."""
         await self.jobs.close()
         await asyncio.wait([self.dispatcher.close_async()])
         if self._phase is not _Phase.OVER:
             self._phase = _Phase.STANDBY
             election.contend_again()
-            _LOG.warning("this process stands by: %s", election.leader_text)
+            _LOG.warning("this process is a standby: %s", election.leader_text)
 
     def _left(self, leaving: asyncio.Task[None]) -> None:
         error = None if leaving.cancelled() else leaving.exception()
@@ -150,7 +150,7 @@ class DispatcherRunner:
             self._on_failed(error)
 
     def _ended(self, dispatcher: Dispatcher, termination: asyncio.Future[None]) -> None:
-        """A Dispatcher is gone."""
+        """Handle the end of a Dispatcher."""
         if self._phase is not _Phase.LEADING:
             return
         cause = termination.exception() or RuntimeError("it was closed")
@@ -161,13 +161,13 @@ class DispatcherRunner:
             self._on_failed(failure)
         else:
             counted = self._replacements.count()
-            _LOG.error("%s; another one follows it, and all jobs go on: %s", failure, counted)
+            _LOG.error("%s; another one replaces it, and all jobs go on: %s", failure, counted)
             self._follow()
 
     def _follow(self) -> None:
         dispatcher = self._create_dispatcher(self.jobs, self._may_replace)
         self.dispatcher = dispatcher
-        # Calls wait there until it has recovered the jobs.
+        # Calls wait at the new Dispatcher until it has recovered the jobs.
         redirect(self.gateway, dispatcher.address, dispatcher.fencing_token)
         self._start()
 
@@ -188,7 +188,7 @@ class DispatcherRunner:
         refuse(self.gateway, self._refusal)
 
     def _refusal(self) -> NotLeadingError:
-        assert self._election is not None, "jobs are left only where they are stored"
+        assert self._election is not None, "jobs are only left to another leader if they are stored"
         return NotLeadingError(
             f"it has lost the leadership of cluster '{self._election.cluster}', and {self._election.leader_text}"
         )

@@ -25,8 +25,8 @@ ARCHIVE_SIZE: Final = ConfigOption(
     "jobstore.cache-size",
     SizeBytes,
     SizeBytes(52428800),
-    "Bytes that ended jobs may take in the dispatcher, with their records that nobody has fetched; the oldest are "
-    "forgotten first, the last one never.",
+    "Memory that ended jobs may use in the dispatcher, including records not fetched yet; the oldest are "
+    "forgotten first, but never the newest.",
 )
 ARCHIVE_EXPIRATION: Final = ConfigOption(
     "jobstore.expiration-time",
@@ -38,7 +38,7 @@ ARCHIVE_EXPIRATION: Final = ConfigOption(
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """The three bounds of an archive."""
+    """Limits of an archive: number, size and age of its jobs."""
 
     capacity: int
     size_bytes: int
@@ -46,7 +46,7 @@ class ArchiveLimits:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Read the `jobstore.*` options."""
+        """Make the limits from the `jobstore.*` options."""
         return cls(
             settings.get_option(ARCHIVE_CAPACITY),
             settings.get_option(ARCHIVE_SIZE),
@@ -56,9 +56,9 @@ class ArchiveLimits:
 
 @dataclass(frozen=True)
 class ArchivedJob:
-    """One job that has ended. `collected` are its collect sinks; what the client has not fetched yet waits there.
+    """An ended job. `collected` are its collect sinks, with the records that the client has not fetched yet.
 
-    `job` answers what its JobMaster would have answered. `operators`: the last metrics of its coordinators.
+    `job` answers requests in place of the JobMaster. `operators`: the last metrics of its coordinators.
     """
 
     job: EndedJob
@@ -66,7 +66,7 @@ class ArchivedJob:
     operators: tuple[OperatorMetrics, ...] = ()
 
     def fetch(self, operator_id: OperatorId, offset: int, max_piece_count: int) -> CollectedResults:
-        """Collected records from `offset` on; KeyError for an operator that collects nothing."""
+        """Return collected records from `offset` on. KeyError if the operator collects nothing."""
         return self.collected[operator_id].fetch(offset, max_piece_count)
 
 
@@ -74,7 +74,7 @@ class ArchivedJob:
 class _Entry:
     archived: ArchivedJob
     expires_ms: float
-    # What is told about the job never changes; what waits for the client shrinks as it is fetched.
+    # The job's details never change; the collected records shrink as they are fetched.
     described_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class _Entry:
 
 
 class JobArchive:
-    """Jobs that have ended, by id, in the order of their ends."""
+    """Ended jobs by id, in the order of their ends."""
 
     def __init__(self, limits: ArchiveLimits, clock: Clock) -> None:
         assert limits.capacity >= 1
@@ -98,13 +98,13 @@ class JobArchive:
 
     @property
     def next_expiry_ms(self) -> float | None:
-        """Return the milliseconds until a job is forgotten for its age; None where there is no job."""
+        """Return the ms until a job expires; None if there is none."""
         for entry in self._entries.values():
             return max(0.0, entry.expires_ms - self._clock.monotonic_ms())
         return None
 
     def add(self, archived: ArchivedJob) -> None:
-        """Remember a job; beyond the bounds the oldest go, with what nobody fetched from them."""
+        """Remember a job; beyond the limits the oldest are dropped, with their unfetched records."""
         self.forget_expired()
         expires_ms = self._clock.monotonic_ms() + self._limits.expiration_ms
         self._entries[archived.job.details.job_id] = _Entry(archived, expires_ms)
@@ -115,18 +115,18 @@ class JobArchive:
             size_bytes -= self._forget_oldest().size_bytes
 
     def forget_expired(self) -> None:
-        """Let go of jobs whose time is over."""
+        """Forget jobs that have expired."""
         monotonic_ms = self._clock.monotonic_ms()
         while self._entries and next(iter(self._entries.values())).expires_ms <= monotonic_ms:
             self._forget_oldest()
 
     def find(self, job_id: JobId) -> ArchivedJob | None:
-        """The job, or None where it never ended here or was forgotten."""
+        """Return the job, or None if it never ended here or was forgotten."""
         entry = self._entries.get(job_id)
         return None if entry is None else entry.archived
 
     def jobs(self) -> tuple[ArchivedJob, ...]:
-        """All jobs that are remembered."""
+        """Return all remembered jobs."""
         return tuple(entry.archived for entry in self._entries.values())
 
     def _forget_oldest(self) -> _Entry:

@@ -1,10 +1,10 @@
-"""JobCleanUps: deletes what ended jobs left, again while the storage refuses, with neither task nor JobMaster per job.
+"""JobCleanUps: deletes the files of ended jobs, and retries while the storage refuses.
 
     add ──► attempt, of a few jobs at a time ──► clean
               ▲         │ the storage refuses
-              └──pause──┴──no attempt is left, too many jobs wait, the cluster ends──► given up, and told by name
+              └──pause──┴──no attempts left, too many jobs wait, the cluster ends──► given up and logged
 
-A job whose attempts pause is an entry in memory, one timer wakes the next. Pauses and attempts are those of
+A job between attempts is only an entry in memory; one timer starts the next attempt. Pauses and attempts follow
 `cleanup-strategy`. Runs on the loop of the RpcService, which is the Dispatcher's main thread.
 Source: Flink CleanupOptions, CleanupRetryStrategyFactory, DefaultResourceCleaner.
 """
@@ -37,8 +37,8 @@ CLEANUP_STRATEGY: Final = ConfigOption(
     "cleanup-strategy.type",
     str,
     "exponential-delay",
-    "What follows where the storage does not delete what an ended job left: none, fixed-delay or exponential-delay. "
-    "Whatever is left after the last attempt is told by name, for the next leader or for somebody who deletes it.",
+    "Retries if the storage does not delete the files of an ended job: none, fixed-delay or exponential-delay. "
+    "Files left after the last attempt are listed in the log; the next leader or an operator must delete them.",
     deprecated_keys=("cleanup-strategy",),
     choices=("none", "fixed-delay", "exponential-delay"),
     synonyms=("off", "disable", "fixeddelay", "exponentialdelay"),
@@ -47,7 +47,7 @@ CLEANUP_FIXED_ATTEMPTS: Final = ConfigOption(
     "cleanup-strategy.fixed-delay.attempts",
     int,
     2**31 - 1,
-    "Number of further attempts to delete what an ended job left.",
+    "Number of further attempts to delete the files of an ended job.",
 )
 CLEANUP_FIXED_DELAY: Final = ConfigOption(
     "cleanup-strategy.fixed-delay.delay",
@@ -60,7 +60,7 @@ CLEANUP_EXPONENTIAL_ATTEMPTS: Final = ConfigOption(
     "cleanup-strategy.exponential-delay.attempts",
     int,
     2**31 - 1,
-    "Number of further attempts to delete what an ended job left.",
+    "Number of further attempts to delete the files of an ended job.",
 )
 CLEANUP_EXPONENTIAL_INITIAL: Final = ConfigOption(
     "cleanup-strategy.exponential-delay.initial-backoff",
@@ -78,11 +78,11 @@ CLEANUP_EXPONENTIAL_MAX: Final = ConfigOption(
 )
 
 ATTEMPTS_AT_ONCE_MAX: Final = 8
-"""Jobs of which something is being deleted at the same time: each takes a task and a thread."""
+"""Most jobs whose files are deleted at the same time; each takes a task and a thread."""
 UNCLEAN_MAX: Final = 1_000
-"""Ended jobs that are remembered because the storage has refused something of them; of more, the first is given up."""
+"""Most ended jobs that wait for further attempts; beyond it, the first one is given up."""
 TELL_AFTER_MS: Final = 30_000.0
-"""Time for which the storage may refuse before people are told."""
+"""Time in ms for which the storage may refuse before a warning is logged."""
 _NAMES_MAX: Final = 10
 _NOTHING: Final = CheckpointsLeft()
 
@@ -99,13 +99,13 @@ class _CleanUp:
 
 
 class JobCleanUps:
-    """One per term of a leader. `has_successors`: a later leader does what this one cannot."""
+    """Clean-ups of one leadership. `has_successors`: a later leader does what this one cannot."""
 
     def __init__(self, rpc_service: RpcService, *, has_successors: bool) -> None:
         self._rpc_service: Final = rpc_service
         self._has_successors: Final = has_successors
         self._new_strategy: Final = cleanup_strategies(rpc_service.settings, rpc_service.random)
-        # In the order of the ends of the jobs.
+        # In the order in which the jobs ended.
         self._unclean: Final[dict[JobId, _CleanUp]] = {}
         self._timer: Cancellable | None = None
         self._is_told = False
@@ -113,7 +113,7 @@ class JobCleanUps:
 
     @property
     def unclean_count(self) -> int:
-        """Return the number of ended jobs of which something is left, as far as is known."""
+        """Number of ended jobs with files left, as far as is known."""
         return len(self._unclean)
 
     def add(
@@ -122,7 +122,10 @@ class JobCleanUps:
         attempt: Callable[[], Awaitable[CheckpointsLeft]],
         left: CheckpointsLeft = _NOTHING,
     ) -> None:
-        """Clean up after a job. `attempt` tries once, and returns what is left, as one before has `left` something."""
+        """Clean up after a job.
+
+        `attempt` tries once and returns what is left; `left` is the rest of an earlier attempt.
+        """
         now_ms = self._now_ms
         clean_up = _CleanUp(job_id, attempt, self._new_strategy(), now_ms, now_ms, left)
         self._unclean[job_id] = clean_up
@@ -131,7 +134,10 @@ class JobCleanUps:
         self._go_on()
 
     def finish(self) -> asyncio.Future[None]:
-        """Begin a last attempt for every job, also those that are added later; return when nothing more is tried."""
+        """Start a last attempt for every job, including later ones.
+
+        Return a future that ends after the last attempt.
+        """
         if self._finished is None:
             self._finished = self._rpc_service.loop.create_future()
             for clean_up in self._unclean.values():
@@ -140,7 +146,7 @@ class JobCleanUps:
         return self._finished
 
     def close(self) -> None:
-        """Try nothing any more, and tell what is left."""
+        """Stop all attempts, and log what is left."""
         self._stop_timer()
         for clean_up in tuple(self._unclean.values()):
             if clean_up.left.not_deleted:
@@ -150,7 +156,7 @@ class JobCleanUps:
         self._unclean.clear()
 
     def _go_on(self) -> None:
-        """Begin what is due, and come back when the next attempt is."""
+        """Start the attempts that are due, and schedule the next ones."""
         self._stop_timer()
         waiting = [one for one in self._unclean.values() if one.task is None]
         waiting.sort(key=lambda one: one.due_ms)
@@ -158,7 +164,7 @@ class JobCleanUps:
         for clean_up in waiting[: max(0, room)]:
             pause_ms = clean_up.due_ms - self._now_ms
             if pause_ms > 0:
-                # Never a share of a nanosecond, which a clock may not show.
+                # Never a fraction of a nanosecond, which a clock may not show.
                 self._timer = self._rpc_service.schedule(max(1.0, pause_ms), self._go_on)
                 break
             clean_up.task = self._rpc_service.spawn(
@@ -172,22 +178,25 @@ class JobCleanUps:
         clean_up.task = None
         is_given_up = self._unclean.get(clean_up.job_id) is not clean_up
         if attempt.cancelled() and not is_given_up:
-            return  # the process ends, and nothing more may begin
+            return  # the process ends, and no new work may start
         error = None if attempt.cancelled() else attempt.exception()
         if is_given_up:
-            _LOG.debug("job %s was given up meanwhile", clean_up.job_id)
+            _LOG.debug("the clean-up of job %s was given up meanwhile", clean_up.job_id)
         elif error is None and attempt.result().not_deleted:
             self._refused(clean_up, attempt.result())
         else:
             del self._unclean[clean_up.job_id]
             if isinstance(error, LeadershipLostError):
-                _LOG.info("job %s, which has ended, is left to the next leader", clean_up.job_id)
+                _LOG.info(
+                    "the clean-up of job %s, which has ended, is left to the next leader",
+                    clean_up.job_id,
+                )
             elif error is not None:
                 self._rpc_service.fatal_error(error)
             elif self._is_told and not self._unclean:
                 self._is_told = False
                 _LOG.warning(
-                    "the storage obeys again: of jobs that have ended nothing is left but what was given up"
+                    "the storage deletes files again: all files of ended jobs are deleted, except those given up"
                 )
         self._go_on()
 
@@ -203,13 +212,13 @@ class JobCleanUps:
         clean_up.due_ms = self._now_ms + pause_ms
         refused = [one for one in self._unclean.values() if one.left.not_deleted]
         if len(refused) > UNCLEAN_MAX:
-            self._give_up(refused[0], f"more than {UNCLEAN_MAX} ended jobs wait for the storage")
+            self._give_up(refused[0], f"more than {UNCLEAN_MAX} ended jobs wait to be cleaned up")
         if not self._is_told and self._now_ms - clean_up.since_ms >= TELL_AFTER_MS:
             self._is_told = True
             _LOG.warning(
-                "the storage does not delete what %d job(s) have left that have ended, job %s for one: %s. It says: "
-                "%s. It is tried again, as %s says, next in %g s, and nothing more is said until it is done or given "
-                "up: let this process delete there, or delete it by hand",
+                "the storage does not delete the files of %d ended job(s), for example of job %s: %s. The error is: "
+                "%s. It is retried as set by %s, next in %g s, without further messages until it is done or given "
+                "up: permit this process to delete there, or delete the files manually",
                 len(self._unclean),
                 clean_up.job_id,
                 _named(left),
@@ -223,14 +232,14 @@ class JobCleanUps:
         if clean_up.task is not None:
             clean_up.task.cancel()
         _LOG.error(
-            "job %s has ended, and the storage did not delete what nobody needs any more: %s. It said: %s. %s: %s",
+            "job %s has ended, but the storage did not delete its obsolete files: %s. The error was: %s. %s: %s",
             clean_up.job_id,
             _named(clean_up.left),
             clean_up.left.cause,
             f"{why[0].upper()}{why[1:]}",
-            "the next leader tries again; or delete it by hand when the storage lets you"
+            "the next leader tries again, or delete them manually when the storage permits it"
             if self._has_successors
-            else "nobody tries again, so delete it by hand when the storage lets you",
+            else "delete them manually when the storage permits it, as there is no further attempt",
         )
 
     def _stop_timer(self) -> None:
@@ -248,7 +257,10 @@ async def _run(attempt: Callable[[], Awaitable[CheckpointsLeft]]) -> Checkpoints
 
 
 def cleanup_strategies(settings: Settings, random: SeededRandom) -> Callable[[], RestartStrategy]:
-    """Return what decides, for one job after the other, on further attempts to clean up. ConfigurationError."""
+    """Return a function that makes the retry strategy of one job's clean-up.
+
+    ConfigurationError if the options are invalid.
+    """
     fixed_attempts = settings.get_option(CLEANUP_FIXED_ATTEMPTS)
     fixed_delay_ms = settings.duration_ms(CLEANUP_FIXED_DELAY)
     attempts = settings.get_option(CLEANUP_EXPONENTIAL_ATTEMPTS)
@@ -259,7 +271,7 @@ def cleanup_strategies(settings: Settings, random: SeededRandom) -> Callable[[],
             return NoRestart
         case "fixed-delay" | "fixeddelay":
             return lambda: FixedDelayRestart(fixed_attempts, fixed_delay_ms)
-        case _:  # exponential-delay: the option takes no other word
+        case _:  # exponential-delay: the option has no other value
             return lambda: ExponentialDelayRestart(
                 initial_ms=initial_ms,
                 max_ms=max_ms,

@@ -1,4 +1,4 @@
-"""JobLeader: the JobMaster of a job as its Dispatcher has it, in STREAMING and in BATCH mode, and who makes it.
+"""JobLeader: a job's JobMaster as seen by its Dispatcher, in STREAMING and BATCH mode, and its factory.
 
 Source: Flink JobManagerRunner, JobMasterServiceLeadershipRunnerFactory.
 """
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class JobLeader(Protocol):
-    """A job's JobMaster as the Dispatcher has it, on its own thread: see JobMaster."""
+    """A job's JobMaster as seen by the Dispatcher, on its thread; see JobMaster."""
 
     @property
     def address(self) -> str: ...
@@ -51,11 +51,14 @@ class JobLeader(Protocol):
 BatchJobMasters = Callable[
     [RpcService, JobMasterId, JobGraph, int, Callable[[ArchivedJob], None]], JobLeader
 ]
-"""Makes the JobMaster of a job in BATCH mode, from what that of another job is made from; ProgramError."""
+"""Makes the JobMaster of a job in BATCH mode, from the same arguments as another job's.
+
+ProgramError if it cannot run.
+"""
 
 
 class JobLeaderFactory:
-    """Makes the JobMasters of one Dispatcher; `batch_job_masters` those in BATCH mode, where there is a Spark for them.
+    """Makes the JobMasters of one Dispatcher; `batch_job_masters` makes those in BATCH mode, None without Spark.
 
     `on_ended` and `on_terminal`: see JobMaster.
     """
@@ -81,11 +84,11 @@ class JobLeaderFactory:
         submitted_ms: int,
         first_attempt_number: int,
     ) -> JobLeader:
-        """Return a JobMaster that was not started; ProgramError, or whatever else keeps it from being made."""
+        """Return a JobMaster that is not started yet. ProgramError, or any error that keeps it from being made."""
         if runs_in_batch(Settings(graph.settings)):
             if self._batch_job_masters is None:
                 raise ProgramError(
-                    f"job '{graph.name}' is in BATCH mode, which runs on Spark stages, and this cluster has no Spark: "
+                    f"job '{graph.name}' is in BATCH mode, which runs on Spark stages, but this cluster has no Spark: "
                     "run it in STREAMING mode, which gives the same results"
                 )
             return self._batch_job_masters(

@@ -1,9 +1,9 @@
-"""RunningJobs: the jobs of a cluster that have not ended, with their JobMasters. It outlives each Dispatcher.
+"""RunningJobs: the jobs of a cluster that have not ended, with their JobMasters. They outlive each Dispatcher.
 
-    submitted ──stored, where there is a store──► running ──JobMaster ends──► in the archive, its record removed
+    submitted ──stored, if there is a store──► running ──JobMaster ends──► in the archive, its record removed
 
-One per term of a leader, on the loop of the RpcService: a Dispatcher that fails is followed by another one, and no job
-notices. What is under way for a job, as the storage of a submission, goes on meanwhile.
+One per leadership, on the loop of the RpcService: a failed Dispatcher is replaced by another one without effect on
+jobs. Work in progress for a job, such as storing a submission, goes on meanwhile.
 Source: Flink JobManagerRunnerRegistry, Dispatcher.
 """
 
@@ -67,13 +67,13 @@ SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
     "headrace.cluster.shutdown-jobs-timeout",
     timedelta,
     timedelta(seconds=10),
-    "Time for which a cluster that ends waits for its jobs to be cancelled.",
+    "Time for which a closing cluster waits for its jobs to be cancelled.",
 )
 
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job that has not ended, and when it was submitted (wall clock). `ended` is completed with its result."""
+    """A job that has not ended, and the time of its submission (wall clock). `ended` completes with its result."""
 
     graph: JobGraph
     submitted_ms: int
@@ -84,18 +84,18 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that was accepted, as it is `shown`; it has no JobMaster before `work`, which stores it, is done."""
+    """An accepted job, `shown` to clients; it has no JobMaster until `work`, which stores it, is done."""
 
     shown: ArchivedJob
     work: asyncio.Task[None]
 
 
 class RunningJobs:
-    """`archive` remembers ended jobs, also those of terms before. `on_job_ended` is told all about each one.
+    """Jobs of one leadership. `archive` keeps ended jobs, also of earlier ones. `on_job_ended` is called with each one.
 
-    With `stored_jobs` it goes on with the jobs of the leader before it, and leaves its own to the next one unless a
-    client ends the cluster: `on_leaving` hears of it before. An error that no job can be blamed for ends the process.
-    `batch_job_masters` makes the JobMasters of jobs in BATCH mode, where there is a Spark for them.
+    With `stored_jobs` the jobs of the previous leader continue, and this one's are left to the next leader unless a
+    client ends the cluster: `on_leaving` is called before. An error that no job has caused ends the process.
+    `batch_job_masters` makes the JobMasters of jobs in BATCH mode, if there is Spark.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class RunningJobs:
         self._jobs: Final[dict[JobId, RunningJob]] = {}
         self._submitting: Final[dict[JobId, Submission]] = {}
         self._clean_ups: Final = JobCleanUps(rpc_service, has_successors=stored_jobs is not None)
-        # Ends of JobMasters whose jobs are left to the next leader, and what else is done for jobs that are over.
+        # Ends of JobMasters whose jobs are left to the next leader, and other work for jobs that have ended.
         self._left: Final[list[asyncio.Future[None]]] = []
         self._forgetting: Final[dict[asyncio.Task[None], None]] = {}
         self._expiry: Cancellable | None = None
@@ -138,14 +138,14 @@ class RunningJobs:
         self._has_left = False
 
     def find(self, job_id: JobId) -> RunningJob | None:
-        """Return a job, or None where it has ended or never was."""
+        """Return a job, or None if it has ended or never existed."""
         return self._jobs.get(job_id)
 
     def __iter__(self) -> Iterator[RunningJob]:
         return iter(tuple(self._jobs.values()))
 
     def archived(self) -> tuple[ArchivedJob, ...]:
-        """Return the jobs that have ended and are remembered."""
+        """Return the ended jobs that are remembered."""
         return self._archive.jobs()
 
     def submissions(self) -> tuple[ArchivedJob, ...]:
@@ -160,31 +160,31 @@ class RunningJobs:
         return submission.shown
 
     async def await_job_master(self, job_id: JobId) -> None:
-        """Wait until a job that is being stored has its JobMaster, or is unknown as its submission has failed."""
+        """Wait until a job that is being stored has its JobMaster, or its submission has failed."""
         submission = self._submitting.get(job_id)
         if submission is not None:
             await asyncio.wait([submission.work])
 
     def find_archived(self, job_id: JobId) -> ArchivedJob:
-        """Return a job that has ended; UnknownJobError, or NotLeadingError where it was left to the next leader."""
+        """Return an ended job. UnknownJobError if there is none; NotLeadingError if it was left to the next leader."""
         archived = self._archive.find(job_id)
         if archived is None:
             raise self._unknown(job_id)
         return archived
 
     def status_of(self, job_id: JobId) -> JobStatus:
-        """Return the status of a job that was taken, runs or has ended; errors as `find_archived`."""
+        """Return the status of a job that was accepted, runs or has ended; errors as in `find_archived`."""
         status = self._known_status(job_id)
         if status is None:
             raise self._unknown(job_id)
         return status
 
     def heard_client(self, job_id: JobId, expired_timestamp_ms: int) -> None:
-        """The client of a job lives. See ClientHeartbeats."""
+        """Record a heartbeat of a job's client. See ClientHeartbeats."""
         self._clients.heard(job_id, expired_timestamp_ms)
 
     async def recover(self) -> None:
-        """Go on with what the leader before this one has left, once. Errors of StoredJobs."""
+        """Continue the jobs that the previous leader has left, once. Raises the errors of StoredJobs."""
         if self._stored is None or self._is_recovered:
             return
         recovered = await self._stored.recover()
@@ -202,10 +202,10 @@ class RunningJobs:
             except (ConfigurationError, ProgramError) as error:
                 if not is_job_to_blame(error, graph):
                     raise
-                # Every later leader would be refused it, too, and the other jobs with it.
+                # Every later leader would be refused it too, and all other jobs with it.
                 refused.append((stored, error))
             else:
-                _LOG.warning("job '%s' (%s) goes on under this leader", graph.name, graph.job_id)
+                _LOG.warning("job '%s' (%s) continues under this leader", graph.name, graph.job_id)
         for stored, error in refused:
             self._release_blobs(stored.graph)
             await self._end_refused(self._stored, stored.graph, stored.submitted_ms, error)
@@ -220,9 +220,9 @@ class RunningJobs:
             await self._end_refused(self._stored, graph, now_ms, unreadable.error)
 
     async def submit(self, graph: JobGraph) -> None:
-        """Start a job; a graph that cannot run at all is refused with its error. NotLeadingError: it may run elsewhere.
+        """Start a job; a graph that cannot run is refused with its error. NotLeadingError if another process leads.
 
-        Whoever waits may go: the submission goes on, and is refused or done as a whole.
+        If the caller is cancelled, the submission still completes or fails as a whole.
         """
         job_id = graph.job_id
         self._refuse_if_failed()
@@ -233,8 +233,8 @@ class RunningJobs:
         if self._stored is not None and runs_in_batch(Settings(graph.settings)):
             raise ProgramError(
                 f"job '{graph.name}' is in BATCH mode, which has no checkpoints: the next leader of a cluster with "
-                "high availability could not go on with it. Submit it to a session without, or run it in STREAMING "
-                "mode, which gives the same final results"
+                "high availability could not go on with it. Submit it to a session without high availability, or run "
+                "it in STREAMING mode, which gives the same final results"
             )
         now_ms = self._rpc_service.clock.now_ms()
         shown = archive_of_submission(graph, self._rpc_service.settings, now_ms)
@@ -244,23 +244,23 @@ class RunningJobs:
         try:
             await asyncio.shield(work)
         except LeadershipLostError as error:
-            # The next leader has the job, or its client brings it again.
+            # The next leader has the job, or its client submits it again.
             raise NotLeadingError(str(error)) from error
 
     def shut_down(self) -> None:
-        """Give up all jobs, whose checkpoints stay, and take none any more."""
+        """Stop all jobs, whose checkpoints stay, and accept no more."""
         self._is_shutting_down = True
         self._failure = self._failure or ClusterShutDownError()
         for job in self:
             job.job_master.cancel_by_dispatcher()
 
     def fail(self, error: BaseException) -> None:
-        """The cluster cannot go on: all jobs fail with `error`, and none is taken any more."""
+        """Fail all jobs with `error` and accept no more, because the cluster cannot go on."""
         self._failure = self._failure or error
         self.fail_jobs(error)
 
     def fail_jobs(self, error: BaseException) -> None:
-        """The host is gone: nothing can run any more. Jobs that are stored are left to the next leader."""
+        """End all jobs because the host is gone; stored jobs are left to the next leader."""
         if self._stored is not None:
             self._failure = self._failure or error
             self._leave()
@@ -269,18 +269,18 @@ class RunningJobs:
             try:
                 job.job_master.fail_for_good(error)
             except Exception:
-                _LOG.exception("job '%s' could not be ended after a fatal error", job.graph.name)
+                _LOG.exception("could not end job '%s' after a fatal error", job.graph.name)
                 job.job_master.on_fatal_error(error)
 
     async def fail_jobs_and_wait(self, error: BaseException) -> None:
-        """The host is about to go: fail all jobs with `error`, and give their tasks a little time to end."""
+        """Fail all jobs with `error` because the host is about to go; wait a limited time for their tasks to end."""
         self.fail_jobs(error)
         await self._await_ends()
 
     async def close(self) -> None:
-        """Cancel all jobs, give them a little time, then end their JobMasters; or leave them to the next leader.
+        """Cancel all jobs and, after a limited wait, end their JobMasters; or leave the jobs to the next leader.
 
-        No job is taken any more. Idempotent.
+        Accepts no more jobs. Idempotent.
         """
         self._failure = self._failure or ClusterShutDownError()
         if self._stored is not None and not self._is_shutting_down:
@@ -322,7 +322,7 @@ class RunningJobs:
     def _submitted(self, job_id: JobId, submission: asyncio.Task[None]) -> None:
         del self._submitting[job_id]
         if not submission.cancelled():
-            submission.exception()  # all who waited may have gone
+            submission.exception()  # all waiting callers may have gone
 
     def _submissions_under_way(self) -> list[asyncio.Task[None]]:
         return [submission.work for submission in self._submitting.values()]
@@ -344,7 +344,7 @@ class RunningJobs:
         return None if archived is None else archived.job.details.status
 
     def _unknown(self, job_id: JobId) -> Exception:
-        """Return the error for a job that is not here: any more, where jobs were left to the next leader."""
+        """Return the error for a job that is not here, or no longer here because jobs were left to the next leader."""
         if self._has_left:
             return NotLeadingError("its jobs are left to the next leader")
         return UnknownJobError(str(job_id))
@@ -375,7 +375,7 @@ class RunningJobs:
         job = self._jobs.get(job_id)
         if job is not None:
             _LOG.warning(
-                "job '%s' (%s) is cancelled: its client, with which it was to end "
+                "cancelling job '%s' (%s): its client, with which it must end "
                 "(execution.shutdown-on-attached-exit), has sent no heartbeat in time (client.heartbeat.timeout)",
                 job.graph.name,
                 job_id,
@@ -383,7 +383,7 @@ class RunningJobs:
             job.job_master.cancel_by_dispatcher()
 
     def _job_ended(self, archived: ArchivedJob) -> None:
-        """Called by the JobMaster, on the same thread."""
+        """Archive a job that has ended. Called by the JobMaster, on the same thread."""
         job_id = archived.job.details.job_id
         job = self._jobs.pop(job_id, None)
         if job is None:
@@ -411,16 +411,16 @@ class RunningJobs:
         try:
             self._on_job_ended(job)
         except Exception:
-            _LOG.exception("nobody was told that job '%s' has ended", job.details.name)
+            _LOG.exception("could not report that job '%s' has ended", job.details.name)
 
     def _job_master_terminated(self, job_id: JobId, termination: asyncio.Future[None]) -> None:
-        """A JobMaster that ends before its job has failed itself: the job is FAILED with what killed it."""
+        """Fail a job whose JobMaster has ended before it, with the cause."""
         job = self._jobs.get(job_id)
         if job is None:
             return
         error = termination.exception() or RuntimeError("the JobMaster was closed")
         if isinstance(error, LeadershipLostError):
-            return  # the job is the next leader's, and the cluster is about to notice
+            return  # the job belongs to the next leader, and the cluster is about to notice
         info = error_info_of(error, f"the JobMaster of job '{job.graph.name}'")
         self._release_blobs(job.graph)
         now_ms, settings = self._rpc_service.clock.now_ms(), self._rpc_service.settings
@@ -437,9 +437,9 @@ class RunningJobs:
     async def _end_refused(
         self, stored: StoredJobs, graph: JobGraph, submitted_ms: int, error: Exception
     ) -> None:
-        """End a job with which no leader can go on as FAILED; its newest checkpoint stays."""
+        """End a job as FAILED that no leader can continue; its newest checkpoint stays."""
         _LOG.error(
-            "job '%s' (%s) cannot go on under this leader, and is FAILED; its newest checkpoint stays: %s",
+            "job '%s' (%s) cannot continue under this leader and is FAILED; its newest checkpoint stays: %s",
             graph.name, graph.job_id, error, exc_info=error,
         )  # fmt: skip
         info = error_info_of(error, f"the start of job '{graph.name}' under this leader")
@@ -450,7 +450,7 @@ class RunningJobs:
         self._tell_ended(lost.job)
 
     def _archive_ended(self, ended: EndedUnderEarlierLeader) -> None:
-        """Answer for a job that ended under an earlier leader, with its result, for as long as for one's own."""
+        """Archive a job that ended under an earlier leader, so that requests are answered with its result."""
         graph, submitted_ms, result = ended.stored.graph, ended.stored.submitted_ms, ended.result
         if self._archive.find(graph.job_id) is not None:
             return
@@ -464,7 +464,7 @@ class RunningJobs:
             self._await_expiry()
 
     def _await_expiry(self) -> None:
-        """Look when the next job expires, which must not wait in memory until somebody asks."""
+        """Schedule the expiry of the next archived job, so that it is freed without a request."""
         due_ms = self._archive.next_expiry_ms
         self._expiry = None if due_ms is None else self._rpc_service.schedule(due_ms, self._expire)
 
@@ -473,7 +473,7 @@ class RunningJobs:
         self._await_expiry()
 
     def _leave(self) -> None:
-        """End the JobMasters of all jobs, whose checkpoints and graphs stay: the next leader goes on with them."""
+        """End the JobMasters of all jobs, and leave their checkpoints and graphs to the next leader."""
         self._on_leaving()
         self._has_left = True
         jobs = list(self._jobs.items())
@@ -486,7 +486,7 @@ class RunningJobs:
                 name, runtime_ms = job.graph.name, now_ms - job.submitted_ms
                 job.ended.set_result(JobResult(job_id, name, JobStatus.SUSPENDED, runtime_ms, {}))
             self._left.append(job.job_master.close_async())
-            # The next leader may be another process, which deletes its own copies only.
+            # The next leader may be another process, which deletes only its own copies.
             self._release_blobs(job.graph)
 
     async def _await_ends(self) -> None:
@@ -508,7 +508,7 @@ class RunningJobs:
             self._forget(release_blobs(graph, self._services.blob_server), "release blobs")
 
     def _forget(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Begin work for a job that is over; `close` waits for it a little."""
+        """Start work for a job that has ended; `close` waits a limited time for it."""
         forgetting = self._rpc_service.spawn(work, name)
         self._forgetting[forgetting] = None
         forgetting.add_done_callback(self._forgotten)
@@ -516,13 +516,13 @@ class RunningJobs:
     def _forgotten(self, forgetting: asyncio.Task[None]) -> None:
         del self._forgetting[forgetting]
         error = None if forgetting.cancelled() else forgetting.exception()
-        # A leader that follows does what is left.
+        # The next leader does the remaining work.
         if error is not None and not isinstance(error, LeadershipLostError):
             self._rpc_service.fatal_error(error)
 
 
 def is_job_to_blame(error: HeadraceError, graph: JobGraph) -> bool:
-    """Return whether a job is refused for its own graph or settings, so that no other driver would start it either."""
+    """Return whether a job's own graph or settings are at fault, so that no other driver would start it either."""
     if isinstance(error, ConfigurationError):
         return Settings(graph.settings).has_value_of(error.key)
     return isinstance(error, ProgramError) and not isinstance(error, NotInstalledError)

@@ -1,4 +1,4 @@
-"""Sparse archives: of jobs without a JobMaster, which is not there yet, failed, or ended with an earlier leader. Pure.
+"""Sparse archives of jobs without a JobMaster: not started yet, failed, or ended under an earlier leader. Pure.
 
 Source: Flink ArchivedExecutionGraph.createSparseArchivedExecutionGraph.
 """
@@ -23,7 +23,7 @@ from headrace.graph.job_plan import JobPlan, job_type_of
 
 
 def archive_of_submission(graph: JobGraph, cluster: Settings, submitted_ms: int) -> ArchivedJob:
-    """Return a job that is INITIALIZING, as those that ask about it are answered."""
+    """Return the archive of a job that is INITIALIZING, to answer requests about it."""
     result = JobResult(graph.job_id, graph.name, JobStatus.INITIALIZING, 0, {})
     return _archive(graph, cluster, result, submitted_ms, submitted_ms)
 
@@ -31,7 +31,7 @@ def archive_of_submission(graph: JobGraph, cluster: Settings, submitted_ms: int)
 def archive_lost_job(
     graph: JobGraph, cluster: Settings, failure: ErrorInfo, submitted_ms: int, now_ms: int
 ) -> ArchivedJob:
-    """Return a FAILED job without vertices: nobody knows what has become of its tasks."""
+    """Return the archive of a FAILED job, without vertices because the state of its tasks is unknown."""
     result = JobResult(
         graph.job_id, graph.name, JobStatus.FAILED, now_ms - submitted_ms, {}, failure
     )
@@ -41,7 +41,7 @@ def archive_lost_job(
 def archive_of_result(
     graph: JobGraph, cluster: Settings, result: JobResult, submitted_ms: int, now_ms: int
 ) -> ArchivedJob:
-    """Return an ended job without vertices; `now_ms` is when it ended. Settings that are refused are not shown."""
+    """Return the archive of a job that ended at `now_ms`, without vertices. Invalid settings are left out."""
     try:
         return _archive(graph, cluster, result, submitted_ms, now_ms)
     except ConfigurationError:

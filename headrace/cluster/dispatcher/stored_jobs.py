@@ -1,8 +1,8 @@
-"""StoredJobs: the jobs of a Dispatcher as later leaders find them, from their submission to the end of their clean-up.
+"""StoredJobs: stores the jobs of a leader for later ones, from their submission to the end of their clean-up.
 
     put ──► stored ──job_terminal──► ended, dirty ──clean_up──► ended, clean
 
-Each step is durable before the next one begins, and a leader that finds a job in one of them goes on from there. Runs
+Each step is durable before the next one begins, and a leader continues a job from the step in which it finds it. Runs
 on the Dispatcher's main thread; files are read and written by threads. Source: Flink Dispatcher,
 SessionDispatcherLeaderProcess, DispatcherResourceCleaner.
 """
@@ -48,7 +48,7 @@ _PAUSES_S: Final = 0.2, 10.0
 
 @dataclass(frozen=True)
 class EndedUnderEarlierLeader:
-    """A job that has ended, and whose clean-up was not done."""
+    """A job that has ended but was not cleaned up."""
 
     stored: StoredJobGraph
     result: JobResult
@@ -56,7 +56,7 @@ class EndedUnderEarlierLeader:
 
 @dataclass(frozen=True)
 class UncleanJob:
-    """A job that has ended, and what the storage has not deleted of it. Its graph is left with name and settings."""
+    """A job that has ended, and the files that the storage has not deleted. Its graph keeps only name and settings."""
 
     stored: StoredJobGraph
     left: CheckpointsLeft
@@ -64,10 +64,10 @@ class UncleanJob:
 
 @dataclass(frozen=True)
 class RecoveredJobs:
-    """Jobs that go on under the leader of an epoch, the oldest first, and those that only have to be told of.
+    """Jobs that continue under the leader of an epoch, the oldest first, and jobs that are only reported.
 
-    `unclean`: jobs that have ended, and of which the storage has not deleted everything. `unreadable`: jobs that have
-    not ended, and with which nobody can go on.
+    `unclean`: ended jobs with files that the storage has not deleted. `unreadable`: jobs that have
+    not ended, but cannot be continued.
     """
 
     epoch: int
@@ -79,7 +79,7 @@ class RecoveredJobs:
 
 
 class StoredJobs:
-    """One per Dispatcher, of one leadership. Errors of the storage are tried again for as long as that lasts."""
+    """Stores the jobs of one leadership. Storage calls are retried while the leadership lasts."""
 
     def __init__(
         self,
@@ -100,32 +100,41 @@ class StoredJobs:
         self._clock: Final = clock
         self._random: Final = random
         self._run_blocking: Final = run_blocking
-        # Of jobs of which something is left to delete: the others are forgotten, as there is no end to them.
+        # Results of jobs with files left to delete; others are forgotten, since their number has no bound.
         self._ended: Final[dict[JobId, JobResultEntry]] = {}
-        # Of jobs that earlier leaders have stored.
+        # Epochs of jobs that earlier leaders have stored.
         self._stored_epochs: Final[dict[JobId, int]] = {}
-        # Jobs that were refused, and may be found to have ended so.
+        # Refused jobs, which a later leader may find as ended.
         self._refused: Final[set[JobId]] = set()
 
     @property
     def epoch(self) -> int:
-        """Return the number of the leadership, under which it stores jobs."""
+        """Number of the leadership under which jobs are stored."""
         return self._leadership.epoch
 
     def completed(self, graph: JobGraph, cluster: Settings) -> JobGraph:
-        """Return the job with what its settings lack for checkpoints that outlive this leader. ConfigurationError."""
+        """Return the job with the settings added that let its checkpoints outlive this leader.
+
+        ConfigurationError if they conflict.
+        """
         added = self._services.settings_for(cluster.with_values(graph.settings))
         return msgspec.structs.replace(graph, settings={**graph.settings, **added})
 
     async def status_of_ended(self, job_id: JobId) -> JobStatus | None:
-        """Return the last status of a job that may not run again, or None. CheckpointStorageError."""
+        """Return the last status of a job that may not run again, or None.
+
+        CheckpointStorageError if that cannot be read.
+        """
         entry = self._ended.get(job_id) or await self._run(
             "look for the result of a job", lambda: self._results.find_clean(job_id)
         )
         return None if entry is None else entry.result.status
 
     async def recover(self) -> RecoveredJobs:
-        """Read what the leader before has left, and bring the blobs of the jobs that go on. RecordNotTrustedError."""
+        """Read the jobs that the previous leader has left, and fetch the blobs of those that continue.
+
+        RecordNotTrustedError if a record is not sealed by this cluster.
+        """
         results = await self._try_on("read the results of jobs", self._results.recover)
         found = await self._try_on(
             "read the stored jobs",
@@ -145,7 +154,7 @@ class StoredJobs:
             if keys:
                 await self._blob_server.retain_job(one.job_id, keys, one.epoch)
         ended = [one for one in stored if one.job_id in entries]
-        # Whoever can read a graph again finds by its entry that the job has ended.
+        # A leader that can read the graph again finds by its entry that the job has ended.
         kept = {one.job_id for one in (*jobs, *unreadable)}
         unclean = await self._try_on(
             "clean up ended jobs", lambda: self._clean_up_ended(results, ended, kept)
@@ -163,7 +172,7 @@ class StoredJobs:
         return RecoveredJobs(self.epoch, jobs, told, unclean, lost)
 
     async def put(self, graph: JobGraph, submitted_ms: int) -> None:
-        """Store a job, after its blobs: when this returns, every later leader knows it."""
+        """Store a job, after its blobs; when this returns, every later leader knows it."""
         reach(Failpoint.JOB_ACCEPTED)
         stored = StoredJobGraph(graph, submitted_ms, self.epoch)
         was_refused = graph.job_id in self._refused
@@ -176,22 +185,25 @@ class StoredJobs:
 
         await self._run("store a job", write)
         reach(Failpoint.JOB_WRITTEN)
-        # Only afterwards: a successor takes its epoch and reads afterwards.
+        # Confirm only afterwards: a successor first takes its epoch, then reads.
         await self._run("see who leads", self._leadership.confirm)
         reach(Failpoint.JOB_STORED)
 
     async def remove(self, graph: JobGraph, cause: Exception) -> None:
-        """Forget a job that did not start, whose client is told so. Tried once: it may not have been stored at all."""
+        """Forget a job that did not start and was refused to its client.
+
+        Tried once: it may not have been stored at all.
+        """
         job_id = graph.job_id
         self._refused.add(job_id)
         failure = error_info_of(cause, f"the submission of job '{graph.name}'")
         entry = JobResultEntry(JobResult(job_id, graph.name, JobStatus.FAILED, 0, {}, failure))
 
         def forget() -> None:
-            # As it ends, so that a later leader that goes on with it keeps it: this process may freeze here, too.
+            # Recorded as ended, so that a later leader does not continue it: this process may freeze here, too.
             if self._results.create_dirty(entry, self.epoch):
                 self._remove_graph(job_id)
-                # Where another one leads by now, it has seen the end, or is about to.
+                # If another process leads by now, it has seen the end, or is about to.
                 self._leadership.validate()
                 self._results.take_back(job_id, self.epoch)
 
@@ -199,10 +211,14 @@ class StoredJobs:
             await self._run("forget a job", forget)
             self._refused.discard(job_id)
         except (CheckpointStorageError, LeadershipLostError) as error:
-            _LOG.error("job %s was refused, and the next leader may find it: %s", job_id, error)
+            _LOG.error(
+                "job %s was refused, but its record could not be removed, and the next leader may find it: %s",
+                job_id,
+                error,
+            )
 
     async def job_terminal(self, result: JobResult, keeps_latest: bool) -> None:
-        """Record that a job has ended, before anything of it is deleted."""
+        """Record that a job has ended, before any of its files is deleted."""
         reach(Failpoint.JOB_ENDED)
         entry = JobResultEntry(result, keeps_latest)
 
@@ -211,7 +227,7 @@ class StoredJobs:
             return self._results.create_dirty(entry, self.epoch)
 
         if not await self._try_on("store the result of a job", create):
-            self._leadership.lose(f"another process goes on with job {result.job_id}")
+            self._leadership.lose(f"another process continues job {result.job_id}")
             self._leadership.validate()
         self._ended[result.job_id] = entry
         reach(Failpoint.RESULT_STORED)
@@ -219,9 +235,10 @@ class StoredJobs:
     async def clean_up(
         self, job_id: JobId, delete: Callable[[], Awaitable[CheckpointsLeft]] | None
     ) -> CheckpointsLeft:
-        """Try once to delete what a job that has ended leaves, and to forget it; return what is left.
+        """Try once to delete the files of an ended job, and to forget the job; return what is left.
 
-        `delete` does the former, where there is something. LeadershipLostError: the next leader does what is left.
+        `delete` deletes its checkpoints, None if there are none. LeadershipLostError if this process no longer leads;
+        the next leader does the rest.
         """
         left = CheckpointsLeft() if delete is None else await delete()
         if left.not_deleted:
@@ -237,7 +254,7 @@ class StoredJobs:
         return left
 
     async def clean_up_unclean(self, stored: StoredJobGraph) -> CheckpointsLeft:
-        """Try once to clean up after a job of an earlier leader; as `clean_up`."""
+        """Try once to clean up after a job of an earlier leader; see `clean_up`."""
         graph, entry = stored.graph, self._ended[stored.job_id]
 
         async def delete() -> CheckpointsLeft:
@@ -251,7 +268,7 @@ class StoredJobs:
         self._graphs.remove(job_id, self._stored_epochs.get(job_id, self.epoch), self.epoch)
 
     def _without_graph(self, result: JobResult) -> EndedUnderEarlierLeader:
-        """Return a job whose graph is gone, and whose result somebody may still ask for."""
+        """Return an ended job whose graph is gone, but whose result clients may still request."""
         graph = JobGraph(result.job_id, result.name, (), (), {})
         submitted_ms = self._clock.now_ms() - result.net_runtime_ms
         stored = StoredJobGraph(graph, submitted_ms, self.epoch)
@@ -260,7 +277,10 @@ class StoredJobs:
     def _shut_out_earlier(
         self, results: JobResults, found: list[StoredJobGraph | UnreadableJobGraph]
     ) -> None:
-        """Keep earlier leaders, which may be frozen, from ending jobs that go on; see which have just done so."""
+        """Prevent earlier leaders, which may be frozen, from ending jobs that continue.
+
+        Find jobs that they have just ended.
+        """
         for one in found:
             job_id = one.job_id
             if job_id in results.dirty or job_id in results.clean:
@@ -273,9 +293,9 @@ class StoredJobs:
     def _clean_up_ended(
         self, results: JobResults, ended: list[StoredJobGraph], kept: set[JobId]
     ) -> list[UncleanJob]:
-        """Delete what earlier leaders had not yet deleted of jobs that have ended; return those where that failed.
+        """Delete the files that earlier leaders had left of ended jobs; return the jobs for which that failed.
 
-        `kept`: jobs of which nothing is to be deleted.
+        `kept`: jobs whose files stay.
         """
         unclean: list[UncleanJob] = []
         for one in ended:
@@ -295,11 +315,11 @@ class StoredJobs:
         return unclean
 
     def _delete_checkpoints(self, graph: JobGraph, entry: JobResultEntry) -> CheckpointsLeft:
-        """Try to delete the checkpoints of a job that has ended; return what is left because of the storage."""
+        """Try to delete the checkpoints of an ended job; return those that the storage refused to delete."""
         settings = self._settings.with_values(graph.settings)
         fence = self._leadership.validate
         try:
-            # Its options may be what the job was refused for.
+            # The job may have been refused because of its options.
             store = CheckpointStore(settings, graph.job_id, self._clock, self._random, fence=fence)
             store.recover()
             return store.close(entry.result.status, keeps_latest=entry.keeps_latest)
@@ -309,39 +329,42 @@ class StoredJobs:
             return CheckpointsLeft(not_deleted=(error.uri,), cause=str(error))
         except HeadraceError as error:
             _LOG.warning(
-                "files of job '%s' (%s), which has ended, were not all deleted: %s",
+                "not all files of job '%s' (%s), which has ended, could be deleted: %s",
                 graph.name, graph.job_id, error,
             )  # fmt: skip
             return CheckpointsLeft()
 
     async def _run(self, what: str, body: Callable[[], T]) -> T:
-        """Run a call of the storage, unless another process may lead by now. LeadershipLostError."""
+        """Run a call of the storage while this process leads.
+
+        LeadershipLostError if another process may lead by now.
+        """
 
         def fenced() -> T:
             self._leadership.validate()
             try:
                 return body()
             except CheckpointStorageError:
-                # A service has no connection any more with who was frozen for longer than its lease.
+                # A service has closed the connection of a process that was frozen for longer than its lease.
                 self._leadership.validate()
                 raise
 
         return await self._run_blocking(f"high availability: {what}", fenced)
 
     async def _try_on(self, what: str, body: Callable[[], T]) -> T:
-        """Run a call again until the storage does it, or this process does not lead any more."""
+        """Retry a storage call until it succeeds, or this process no longer leads."""
         pauses_s = doubling_pauses(*_PAUSES_S)
         while True:
             try:
                 return await self._run(what, body)
             except CheckpointStorageError as error:
                 pause_s = next(pauses_s)
-                _LOG.warning("cannot %s: %s; again in %g s", what, error, pause_s)
+                _LOG.warning("cannot %s: %s; retrying in %g s", what, error, pause_s)
             await asyncio.sleep(pause_s)
 
 
 def without_vertices(stored: StoredJobGraph) -> StoredJobGraph:
-    """Return what is left of a job that has ended, as long as something of it is to be deleted."""
+    """Return the record of an ended job while some of its files are still to be deleted."""
     graph = stored.graph
     bare = JobGraph(graph.job_id, graph.name, (), (), graph.settings)
     return msgspec.structs.replace(stored, graph=bare)

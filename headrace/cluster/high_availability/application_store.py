@@ -1,9 +1,9 @@
-"""ApplicationStore: the runs of an application, for its next driver. All calls block.
+"""ApplicationStore: stores the runs of an application for its next driver. All calls block.
 
     <folder>/run-<n>         run n has begun, with the id from which the ids of its jobs are made
     <folder>/run-<n>-ended   its main has ended with this exit code, under the leader of this epoch
 
-A run lasts from the first call of main to the end of one that returns or raises under a leader; between them any number
+A run lasts from the first call of main to the end of a call that returns or raises under a leader; meanwhile any number
 of drivers may call it. Both files are created once, and only if absent, so that an end is never taken back. They are
 sealed with the user's key. Source: Flink FLIP-549 and FLIP-560 (applications, and a store of their results).
 """
@@ -40,45 +40,48 @@ class ApplicationEnd(msgspec.Struct, frozen=True):
 
 
 class ApplicationRun(msgspec.Struct, frozen=True):
-    """Run `number` of an application; `run_id` is 16 hex digits. `end`: None while it has not ended."""
+    """Run `number` of an application; `run_id` is 16 hex digits. `end` is None while the run has not ended."""
 
     number: int
     run_id: str
     end: ApplicationEnd | None = None
 
     def job_id(self, execution_number: int, epoch: int = 0) -> JobId:
-        """Return the id of the job of an execution, which counts from 1.
+        """Return the id of the job of an execution; executions count from 1.
 
-        It is the same under each leader, so that the next one finds the job; with an `epoch`, it is that leader's own.
-        The last sixteen digits are the number and the epoch. Source: Flink's fixed id of an application's job.
+        It is the same under each leader, so that the next one finds the job; with an `epoch`, it belongs to that leader
+        only. The last sixteen digits are the number and the epoch. Source: Flink's fixed id of an application's job.
         """
         numbers = execution_number.to_bytes(4, "big") + epoch.to_bytes(4, "big")
         return JobId(bytes.fromhex(self.run_id) + numbers)
 
     def owns(self, job_id: JobId) -> bool:
-        """Return whether a job is one of this run."""
+        """Return whether a job belongs to this run."""
         return job_id.hex().startswith(self.run_id)
 
     @staticmethod
     def epoch_of(job_id: JobId) -> int:
-        """Return the epoch of the leader that a job is of alone; 0: it goes on under the next one."""
+        """Return the epoch of the only leader that a job belongs to; 0 if it continues under the next one."""
         return int.from_bytes(job_id.value[-4:], "big")
 
 
 class ApplicationStore:
-    """Runs of one cluster's application. CheckpointStorageError; RecordNotTrustedError."""
+    """Runs of one cluster's application.
+
+    CheckpointStorageError if the storage fails; RecordNotTrustedError for a bad seal.
+    """
 
     def __init__(
         self, folder_uri: str, key: MetadataKey, random: SeededRandom, *, is_shared: bool = False
     ) -> None:
-        """`is_shared`: see file_systems.make_folder."""
+        """Set the folder and its key; for `is_shared` see file_systems.make_folder."""
         self._folder: Final = folder_uri
         self._key: Final = key
         self._random: Final = random
         self._is_shared: Final = is_shared
 
     def newest(self) -> ApplicationRun | None:
-        """Return the newest run, or None where there was none."""
+        """Return the newest run, or None if there is none."""
         names = self._names()
         number = max((number for number, is_ended in names if not is_ended), default=0)
         if not number:
@@ -89,7 +92,7 @@ class ApplicationStore:
         return msgspec.structs.replace(run, end=self._read(_name(number, True), ApplicationEnd))
 
     def begin(self, number: int) -> ApplicationRun:
-        """Begin run `number`, or return it where another leader has begun it; runs before it are forgotten."""
+        """Begin run `number`, or return it if another leader has begun it; earlier runs are deleted."""
         run = ApplicationRun(number, self._random.randbytes(_RUN_ID_BYTES).hex())
         if not self._put(_name(number), run):
             run = self._read(_name(number), ApplicationRun)
@@ -99,7 +102,7 @@ class ApplicationStore:
         return run
 
     def end(self, run: ApplicationRun, end: ApplicationEnd) -> ApplicationEnd:
-        """Record the end of a run, and return it; the first one counts. It is durable when this returns."""
+        """Record the end of a run and return it; the first recorded end counts. It is durable when this returns."""
         name = _name(run.number, True)
         return end if self._put(name, end) else self._read(name, ApplicationEnd)
 
@@ -125,7 +128,7 @@ class ApplicationStore:
             )
         except DECODE_ERRORS as error:
             reason = (
-                f"another version of Headrace wrote it ({error}): start that one, or delete the folder where all of "
+                f"another version of Headrace wrote it ({error}): start that version, or delete the folder if all of "
                 "the application may run again"
             )
             raise RecordNotTrustedError(uri, reason) from error

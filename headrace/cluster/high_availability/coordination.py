@@ -1,4 +1,4 @@
-"""Coordination: the place in which drivers of one cluster elect their leader, opened by `high-availability.type`."""
+"""Coordination: the files or service by which drivers of a cluster elect their leader (`high-availability.type`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from headrace.core.redaction import shown_uri
 class Coordination:
     """Records and terms of an election.
 
-    `pointers`: to stored job graphs; None where the files themselves say which jobs are.
+    `pointers`: pointers to stored job graphs; None if the files themselves list the jobs.
 
     `close` ends the connection to a service, if there is one. Idempotent.
     """
@@ -52,7 +52,10 @@ class Coordination:
 
 
 def open_coordination(settings: Settings, random: SeededRandom) -> Coordination:
-    """Open the place that the settings name. ConfigurationError, and what a service raises."""
+    """Open the coordination that the settings name.
+
+    ConfigurationError if they are invalid, or an error of the service.
+    """
     name, key = cluster_id(settings), metadata_key(settings)
     kind = high_availability_type(settings)
     if kind == ZOOKEEPER:
@@ -77,27 +80,28 @@ def open_coordination(settings: Settings, random: SeededRandom) -> Coordination:
 
 
 def storage_folder(settings: Settings) -> str:
-    """Return the folder of the cluster in the storage. ConfigurationError where none is named."""
+    """Return the folder of the cluster in the storage. ConfigurationError if the settings name none."""
     directory = settings.get_option(STORAGE_DIR)
     if not directory:
         raise ConfigurationError(
             HIGH_AVAILABILITY_TYPE.key,
             high_availability_type(settings),
-            f"it needs a folder that all drivers see: set {STORAGE_DIR.key}",
+            f"it needs a folder that all drivers can access: set {STORAGE_DIR.key}",
         )
     return child_uri(absolute_uri(directory), cluster_id(settings))
 
 
 def check_storage(settings: Settings) -> None:
-    """Check that drivers can rely on the storage: it is asked, if it is an object store.
+    """Check that drivers can rely on the storage; an object store is tested with requests.
 
-    ConfigurationError; S3ClientMissingError; CheckpointStorageError where it does not answer.
+    ConfigurationError if the storage is unsuitable; S3ClientMissingError if no client is installed;
+    CheckpointStorageError if it does not answer.
     """
     if not creates_atomically(child_uri(storage_folder(settings), "leader")):
         raise ConfigurationError(
             STORAGE_DIR.key,
             shown_uri(settings.get_option(STORAGE_DIR)),
-            "files are not created atomically there, so that two drivers could lead at once: name a folder of this "
-            "machine, a shared one that is mounted (NFS, CephFS), or one of an S3 store that obeys If-None-Match and "
-            f"If-Match; checkpoints may lie elsewhere all the same ({CHECKPOINT_DIRECTORY.key})",
+            "files are not created atomically there, so two drivers could lead at the same time: set a folder of this "
+            "machine, a mounted shared one (NFS, CephFS), or one in an S3 store that supports If-None-Match and "
+            f"If-Match; checkpoints may still be kept elsewhere ({CHECKPOINT_DIRECTORY.key})",
         )

@@ -1,13 +1,13 @@
-"""HighAvailabilityServices: what a driver shares with the others of its cluster, so that the next leader can go on.
+"""HighAvailabilityServices: the stores that the drivers of a cluster share, so that the next leader can continue.
 
-    <storageDir>/<cluster id>/leader/…          who leads, unless a service holds it (`coordination`)
+    <storageDir>/<cluster id>/leader/…          the leader, unless a service stores it (`coordination`)
     <storageDir>/<cluster id>/jobs/…            jobs that have not ended, with their blobs
     <storageDir>/<cluster id>/job-results/…     jobs that have ended
     <storageDir>/<cluster id>/application/…     runs of a program that is one with its cluster
     <storageDir>/<cluster id>/checkpoints/…     checkpoints of jobs that name no folder of their own
 
-Only file systems where a file is created atomically, if absent, can hold them: folders of the machine, shared folders
-that are mounted, and stores of S3 that obey conditions. Source: Flink HighAvailabilityServices, FileSystemHaServices.
+Only file systems that create a file atomically, if absent, are suitable: folders of the machine, mounted shared
+folders, and S3 stores that support conditional writes. Source: Flink HighAvailabilityServices, FileSystemHaServices.
 """
 
 import os
@@ -53,7 +53,7 @@ _APPLICATION: Final = "application"
 
 
 class HighAvailabilityServices:
-    """One per process. ConfigurationError where the settings do not name a folder that can hold it all."""
+    """High-availability stores of one process. ConfigurationError if the settings do not name a suitable folder."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class HighAvailabilityServices:
         random: SeededRandom,
         process_lock: ProcessLock | None = None,
     ) -> None:
-        """`process_lock`: that of this process, which the services close."""
+        """Open the stores; `process_lock` is the lock of this process, which `close` closes."""
         folder = storage_folder(settings)
         check_storage(settings)
         key, is_shared = metadata_key(settings), settings.get_option(SHARED_FILES)
@@ -89,7 +89,7 @@ class HighAvailabilityServices:
         )
         self._process_lock: Final = process_lock
         self.before_release: Callable[[], None] = lambda: None
-        """Called when nothing of this leadership is left in the process, while nobody else leads yet."""
+        """Called when everything of this leadership has ended in the process, while no other process leads yet."""
         self.election: Final = LeaderElectionService(
             self._coordination.records,
             self._coordination.terms,
@@ -100,16 +100,16 @@ class HighAvailabilityServices:
         )
 
     def remove_leftovers(self) -> None:
-        """Delete what leaders that were killed have left half-written; CheckpointStorageError. As the next leader.
+        """Delete files that killed leaders have left half-written. Call as the next leader.
 
-        Nobody else but a leader of the past writes before this one does: where the clock of the file system differs
-        from that of this process, such a leader may fail to write, once.
+        CheckpointStorageError if that fails. Only past leaders write before this one does: if the clock of the file
+        system differs from that of this process, such a leader may fail to write, once.
         """
         for name in (_JOBS, _RESULTS, _APPLICATION):
             remove_leftovers(files_below(child_uri(self._folder, name)), self._clock.now_ms())
 
     def close(self) -> None:
-        """Give the leadership back, so that the next leader follows at once. Idempotent; may block."""
+        """Release the leadership, so that the next leader follows at once. Idempotent; may block."""
         before_release, self.before_release = self.before_release, lambda: None
         before_release()
         self.election.close()
@@ -118,9 +118,9 @@ class HighAvailabilityServices:
         self._coordination.close()
 
     def settings_for(self, job: Settings) -> dict[str, str]:
-        """Return what a job's settings lack, so that its checkpoints outlive this driver. ConfigurationError.
+        """Return the settings to add to a job so that its checkpoints outlive this driver.
 
-        `job`: the job's settings over the cluster's.
+        `job`: the job's settings over the cluster's. ConfigurationError if a setting conflicts.
         """
         if job.get_option(INTERVAL).total_seconds() <= 0:
             return {}
@@ -128,8 +128,8 @@ class HighAvailabilityServices:
             raise ConfigurationError(
                 CREATE_SUBDIR.key,
                 "false",
-                "the next leader finds the checkpoints of a job in the job's own folder; leave it out, or set "
-                f"{HIGH_AVAILABILITY_TYPE.key} to NONE",
+                "the next leader looks for the checkpoints of a job in the job's own folder; remove this option, or "
+                f"set {HIGH_AVAILABILITY_TYPE.key} to NONE",
             )
         if storage_kind(job) is CheckpointStorageKind.FILESYSTEM:
             return {}
@@ -142,7 +142,7 @@ class HighAvailabilityServices:
 def open_high_availability(
     settings: Settings, clock: Clock, random: SeededRandom
 ) -> HighAvailabilityServices | None:
-    """Return the services that the settings ask for, or None where jobs end with their driver. ConfigurationError."""
+    """Return the services for these settings, or None without high availability. ConfigurationError if invalid."""
     if not is_highly_available(settings):
         return None
     process_lock = ProcessLock(random, clock)

@@ -1,20 +1,20 @@
-"""JobGraphStore: the jobs that a cluster has taken and that have not ended, for its next leader. All calls block.
+"""JobGraphStore: stores the accepted jobs of a cluster that have not ended, for its next leader. All calls block.
 
-    <folder>/<job id>-<epoch>/graph           the job graph, sealed: the job is taken once this is there
-    <folder>/<job id>-<epoch>/blob-<SHA-256>  a big payload that the graph names by its content, written before it
+    <folder>/<job id>-<epoch>/graph           the job graph, sealed: the job is accepted once it exists
+    <folder>/<job id>-<epoch>/blob-<SHA-256>  a large payload that the graph names by its hash, written before it
     <folder>/recovered-<epoch>                the folders of jobs that the leader of that epoch has found, sealed
 
-Only the leader of an epoch writes in folders of that epoch, and later ones delete them. A leader creates its list
-before it goes on with any job or takes one. From then on folders of earlier leaders that are not in it hold no job,
-whoever still writes there: a leader that was frozen between its look at the lease and its write stores nothing. Of two
+Only the leader of an epoch writes in folders of that epoch, and later leaders delete them. A leader creates its list
+before it continues or accepts any job. From then on, folders of earlier leaders that are not in the list hold no job,
+whoever still writes there: a leader that was frozen between its check of the lease and its write stores nothing. Of two
 lists the later one counts.
 
-Where a service holds pointers to the graphs, it refuses those of earlier leaders, and there are no lists: a job is
-taken once its sealed pointer, which is the epoch of its folder, is there; written after the graph, and deleted before
-it.
+If a service stores pointers to the graphs, it refuses those of earlier leaders, and there are no lists: a job is
+accepted once its sealed pointer, the epoch of its folder, exists; the pointer is written after the graph, and deleted
+before it.
 
-A folder without a graph was left by a leader that died meanwhile. Pickled functions lie in both files: nobody unpickles
-them before the seal, or the hash that stands in a sealed graph, was checked.
+A folder without a graph was left by a leader that died meanwhile. Both files contain pickled functions, which are not
+unpickled before the seal, or the hash in a sealed graph, was checked.
 Source: Flink DefaultJobGraphStore, FileSystemBlobStore.
 """
 
@@ -53,30 +53,32 @@ _LOG: Final = logging.getLogger(__name__)
 _GRAPH: Final = "graph"
 _LIST: Final = re.compile(r"recovered-(?P<epoch>[0-9]+)")
 _FOLDER: Final = re.compile(r"(?P<job>[0-9a-f]{32})-(?P<epoch>[0-9]+)")
-_OTHER_VERSION: Final = "another version of Headrace wrote it ({}): start that one, or delete it"
+_OTHER_VERSION: Final = (
+    "another version of Headrace wrote it ({}): start that version, or delete it"
+)
 
 
 class JobGraphPointers(Protocol):
-    """One pointer per job, which is opaque here. All calls block; `epoch` is the caller's term as the leader.
+    """Stores one opaque pointer per job. All calls block; `epoch` is the caller's term as the leader.
 
-    CheckpointStorageError; LeadershipLostError where a later leader may have read them already.
+    CheckpointStorageError if the service fails; LeadershipLostError if a later leader may have read them already.
     """
 
     def put(self, epoch: int, job_id: JobId, pointer: bytes) -> None:
-        """Store the pointer of a job, in place of an earlier one. It is durable when this returns."""
+        """Store or replace the pointer of a job. It is durable when this returns."""
         ...
 
     def read_all(self, epoch: int) -> dict[str, bytes]:
-        """Return all pointers, by the hex digits of their jobs as somebody has written them there."""
+        """Return all pointers by the hex digits of their jobs, as they are written there."""
         ...
 
     def remove(self, epoch: int, job_id: JobId) -> None:
-        """Forget the pointer of a job, if it is there."""
+        """Delete the pointer of a job, if it exists."""
         ...
 
 
 class StoredJobGraph(msgspec.Struct, frozen=True):
-    """A job that was taken, when (wall clock), and in which epoch of the leadership."""
+    """An accepted job, with its submission time (wall clock) and the epoch of the leadership that stored it."""
 
     graph: JobGraph
     submitted_ms: int
@@ -84,13 +86,13 @@ class StoredJobGraph(msgspec.Struct, frozen=True):
 
     @property
     def job_id(self) -> JobId:
-        """Return the id of the job."""
+        """Id of the job."""
         return self.graph.job_id
 
     def first_attempt_number(self, epoch: int) -> int:
-        """Return the number of a task's first attempt under a leader, larger than any under the leaders before.
+        """Return the number of a task's first attempt under a leader, larger than any under earlier leaders.
 
-        Output that attempts prepare is told apart by their numbers, also where a zombie of an old leader still writes.
+        Attempt numbers distinguish prepared output, even if a zombie of an old leader still writes.
         A leader may make a million attempts, and 2047 leaders may follow on each other, which is half of 32 bits.
         """
         return (epoch - self.epoch) << 20
@@ -98,7 +100,7 @@ class StoredJobGraph(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class UnreadableJobGraph:
-    """A job that was taken in an epoch, and whose graph nobody trusts. Its files stay."""
+    """A job that was accepted in an epoch, and whose graph cannot be trusted or read. Its files stay."""
 
     job_id: JobId
     epoch: int
@@ -110,7 +112,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(StoredJobGraph)
 
 
 class JobGraphStore:
-    """Jobs of one cluster. CheckpointStorageError; one call at a time for each job.
+    """Jobs of one cluster. CheckpointStorageError if the storage fails; one call at a time for each job.
 
     `epoch` is the caller's term as the leader, and `stored_epoch` the one in which the job was stored.
     """
@@ -124,7 +126,10 @@ class JobGraphStore:
         is_shared: bool = False,
         pointers: JobGraphPointers | None = None,
     ) -> None:
-        """`is_shared`: see file_systems.make_folder. `pointers`: None where the files say which jobs there are."""
+        """Set the folder and key. `is_shared`: see file_systems.make_folder.
+
+        `pointers`: None if the files list the jobs.
+        """
         self._pointers: Final = pointers
         self._folder: Final = folder_uri
         self._key: Final = key
@@ -134,18 +139,18 @@ class JobGraphStore:
     def put_blob(
         self, job_id: JobId, stored_epoch: int, key: BlobKey, parts: Iterable[bytes]
     ) -> None:
-        """Store a payload, unless it is there in its full length."""
+        """Store a payload, unless it already exists in its full length."""
         folder = self._job_folder(job_id, stored_epoch)
         uri = _blob_uri(folder, key)
         if size_of(uri) == key.size_bytes:
             return
         make_folder(folder, is_shared=self._is_shared)
-        # A part of it, of a write that failed.
+        # A partial file of a failed write.
         remove_file(uri)
         write_new(uri, parts)
 
     def blob(self, job_id: JobId, stored_epoch: int, key: BlobKey) -> Iterator[bytes]:
-        """Yield a stored payload in pieces, which the caller compares with the key before it uses any."""
+        """Yield a stored payload in pieces; the caller must verify it against the key before use."""
         return read_parts(_blob_uri(self._job_folder(job_id, stored_epoch), key))
 
     def put(self, stored: StoredJobGraph) -> None:
@@ -156,7 +161,7 @@ class JobGraphStore:
         content = seal(_ENCODER.encode(stored), _subject(job_id, stored.epoch), self._key)
         uri = child_uri(folder, _GRAPH)
         if not put_if_absent(uri, content, self._token()):
-            # Of a submission whose answer never came.
+            # Left by a submission whose answer was lost.
             replace_file(uri, content, self._token())
         if self._pointers is not None:
             pointer = seal(str(stored.epoch).encode(), _pointer_subject(job_id.hex()), self._key)
@@ -165,18 +170,18 @@ class JobGraphStore:
     def recover(
         self, epoch: int, confirm: Callable[[], object]
     ) -> list[StoredJobGraph | UnreadableJobGraph]:
-        """Return all jobs, the oldest first, and delete what was left of submissions that never came to their end.
+        """Return all jobs, the oldest first, and delete the remains of incomplete submissions.
 
-        Those that cannot be read come last: no leader may go on as if such a job had never been.
-        `confirm` raises where a later leader may have read the jobs already: it knows of no list of this one.
-        RecordNotTrustedError where it cannot be told which jobs there are, or another version has to go on with one.
+        Unreadable jobs come last: no leader may go on as if such a job had never existed. `confirm` raises if a later
+        leader may have read the jobs already, which does not know this leader's list. RecordNotTrustedError if the jobs
+        cannot be determined, or another version must continue one.
         """
         epochs = {name: self._parsed(name)[1] for name in folders_in(self._folder)}
         if self._pointers is None:
             taken = self._listed(epoch, epochs, confirm)
         else:
             taken = self._pointed_to(self._pointers, epoch)
-        # Whoever leads next knows what is taken: what is deleted from here on is no job to anybody, however late.
+        # The next leader knows the accepted jobs now: folders deleted from here on hold no job for any leader.
         confirm()
         for name in epochs.keys() - taken.keys():
             if epochs[name] < epoch:
@@ -187,9 +192,9 @@ class JobGraphStore:
         return [*found, *(one for one in taken.values() if isinstance(one, UnreadableJobGraph))]
 
     def remove(self, job_id: JobId, stored_epoch: int, epoch: int) -> None:
-        """Forget a job with its payloads, if it is there."""
+        """Delete a job with its payloads, if it exists."""
         folder = self._job_folder(job_id, stored_epoch)
-        # First, so that no leader takes what is half deleted for a job.
+        # Delete the graph first, so that no leader takes a half-deleted folder for a job.
         if self._pointers is None:
             remove_file(child_uri(folder, _GRAPH))
         else:
@@ -199,7 +204,7 @@ class JobGraphStore:
     def _listed(
         self, epoch: int, epochs: dict[str, int], confirm: Callable[[], object]
     ) -> dict[str, StoredJobGraph | UnreadableJobGraph]:
-        """Return the jobs by the newest list, which is this leader's from here on, by their folders."""
+        """Return the jobs of the newest list by their folders; create this leader's list from it."""
         newest, found = self._by_list(epochs)
         uri = child_uri(self._folder, _list_name(epoch))
         if newest < epoch:
@@ -207,16 +212,16 @@ class JobGraphStore:
             make_folder(self._folder, is_shared=self._is_shared)
             if put_if_absent(uri, content, self._token()):
                 return found
-            # An attempt of this leader that seemed to fail has created it, and may not have seen the same.
+            # An earlier attempt of this leader that seemed to fail has created it, perhaps with other contents.
             newest, found = self._by_list(epochs)
         if newest < epoch:
-            raise CheckpointStorageError("read", uri, "it was created, and is not to be seen")
+            raise CheckpointStorageError("read", uri, "it was created, but cannot be found")
         if newest > epoch:
             confirm()
             place = child_uri(self._folder, _list_name(newest))
             reason = (
-                f"its leader is later than this one, of epoch {epoch}, and has no record among the leaders: bring "
-                "their records back, or delete this file"
+                f"its leader is newer than this one, of epoch {epoch}, but has no leader record: restore "
+                "the leader records, or delete this file"
             )
             raise RecordNotTrustedError(place, reason)
         return found
@@ -224,13 +229,16 @@ class JobGraphStore:
     def _by_list(
         self, epochs: dict[str, int]
     ) -> tuple[int, dict[str, StoredJobGraph | UnreadableJobGraph]]:
-        """Return the epoch of the newest list, 0 where there is none, and the jobs by it, by their folders."""
+        """Return the epoch of the newest list, 0 if there is none, and its jobs by their folders."""
         newest, listed = self._newest_list()
         names = [name for name in epochs if epochs[name] >= newest or name in listed]
         return newest, {name: self._read(name) for name in names if self._has_graph(name)}
 
     def _newest_list(self) -> tuple[int, set[str]]:
-        """Return the newest list of jobs and its leader; epoch 0 where there is none. RecordNotTrustedError."""
+        """Return the epoch and the folders of the newest list; epoch 0 if there is none.
+
+        RecordNotTrustedError for a bad seal.
+        """
         epoch = max(self._list_epochs(), default=0)
         if not epoch:
             return 0, set()
@@ -260,8 +268,8 @@ class JobGraphStore:
                 stored = self._read(name)
         if isinstance(stored, StoredJobGraph):
             _LOG.warning(
-                "job '%s' (%s), which the leader of epoch %d stored when it did not lead any more, is deleted: its "
-                "client has brought it to a later leader, or was told that it was not taken",
+                "deleting job '%s' (%s), which the leader of epoch %d stored after it had lost the leadership: its "
+                "client has submitted it to a later leader, or was told that it was not accepted",
                 stored.graph.name, stored.graph.job_id, stored.epoch,
             )  # fmt: skip
         remove_folder(child_uri(self._folder, name))
@@ -269,19 +277,19 @@ class JobGraphStore:
     def _pointed_to(
         self, pointers: JobGraphPointers, epoch: int
     ) -> dict[str, StoredJobGraph | UnreadableJobGraph]:
-        """Return the jobs by their pointers, by their folders."""
+        """Return the jobs that the pointers name, by their folders."""
         found: dict[str, StoredJobGraph | UnreadableJobGraph] = {}
         for job, pointer in pointers.read_all(epoch).items():
             place = f"pointer to job {job}"
             content = unseal(pointer, _pointer_subject(job), self._key, place).decode()
             name = f"{job}-{content}"
             if _FOLDER.fullmatch(name) is None:
-                reason = _OTHER_VERSION.format(f"'{content}' is no epoch")
+                reason = _OTHER_VERSION.format(f"'{content}' is not an epoch")
                 raise RecordNotTrustedError(place, reason)
             if not self._has_graph(name):
                 uri = child_uri(self._folder, name, _GRAPH)
                 reason = (
-                    "it is gone, and a pointer says that it is there: put it back, or delete the pointer, which has "
+                    "it is missing, but a pointer refers to it: restore it, or delete the pointer, which has "
                     f"the name {job}"
                 )
                 raise RecordNotTrustedError(uri, reason)
@@ -301,7 +309,7 @@ class JobGraphStore:
             reason = f"{error.reason}; start the program again from its newest checkpoint"
             return UnreadableJobGraph(job_id, epoch, RecordNotTrustedError(uri, reason))
         except DECODE_ERRORS as error:
-            # Whoever wrote it can go on with the job.
+            # The version that wrote it can continue the job.
             raise RecordNotTrustedError(uri, _OTHER_VERSION.format(error)) from error
 
     def _parsed(self, name: str) -> tuple[JobId, int]:

@@ -1,13 +1,13 @@
-"""JobResultStore: which jobs of a cluster have ended, and whether anything is left of them. All calls block.
+"""JobResultStore: records which jobs of a cluster have ended, and whether their files are deleted. All calls block.
 
     <folder>/<job id>_DIRTY-<epoch>.json   the job has ended under the leader of that epoch, and never runs again; its
-                                           files may still be there. Or: that leader can end the job no more
-    <folder>/<job id>.json                 nothing else is left of it (only without job-result-store.delete-on-commit)
+                                           files may still exist. Or: that leader can no longer end the job
+    <folder>/<job id>.json                 its other files are deleted (only without job-result-store.delete-on-commit)
 
 A dirty entry is written when all output of a job is committed and before the first of its checkpoints is deleted: a
-job without its checkpoints, and without an entry, would begin again. A leader that goes on with a job takes the places
-of the entries of all leaders before it: one that was frozen between its look at the lease and its write finds its place
-taken, or has ended the job. Creation is the only step that has to be atomic.
+job without its checkpoints, and without an entry, would start anew. A leader that continues a job creates the entries
+of all earlier leaders: one that was frozen between its check of the lease and its write finds its entry
+taken, or has ended the job. Creation is the only step that must be atomic.
 Source: Flink FileSystemJobResultStore, FLIP-194.
 """
 
@@ -39,7 +39,7 @@ _NAME: Final = re.compile(r"(?P<job>[0-9a-f]+)(?:_DIRTY-(?P<epoch>[0-9]+))?\.jso
 
 
 class JobResultEntry(msgspec.Struct, frozen=True):
-    """The end of a job. `keeps_latest`: its newest checkpoint stays, because somebody may go on from it by hand."""
+    """The end of a job. `keeps_latest`: its newest checkpoint stays, because a user may start a job from it."""
 
     result: JobResult
     keeps_latest: bool = False
@@ -47,9 +47,9 @@ class JobResultEntry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class JobResults:
-    """Entries by job: `dirty` ones have something left to delete, `clean` ones have not.
+    """Entries by job: jobs of `dirty` entries have files left to delete, those of `clean` ones have none.
 
-    `shut_out`: the epochs of leaders that can end a job no more.
+    `shut_out`: the epochs of leaders that can no longer end a job.
     """
 
     dirty: dict[JobId, JobResultEntry] = field(default_factory=dict[JobId, JobResultEntry])
@@ -58,9 +58,9 @@ class JobResults:
     dirty_epochs: dict[JobId, int] = field(default_factory=dict[JobId, int])
 
     def leave_out_before(self, stored_epochs: Mapping[JobId, int]) -> None:
-        """Leave out what leaders before the one that stored a job say of its end.
+        """Leave out entries of leaders before the one that stored a job.
 
-        Such a leader was refusing the job when its client had brought it to a later one.
+        Such a leader was refusing the job when its client had submitted it to a later one.
         """
         for job_id, epoch in stored_epochs.items():
             if self.dirty_epochs.get(job_id, epoch) < epoch:
@@ -68,7 +68,7 @@ class JobResults:
 
 
 class JobResultStore:
-    """Results of one cluster. CheckpointStorageError; one call at a time for each job."""
+    """Results of one cluster. CheckpointStorageError if the storage fails; one call at a time for each job."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class JobResultStore:
         deletes_clean: bool,
         is_shared: bool = False,
     ) -> None:
-        """`is_shared`: see file_systems.make_folder."""
+        """Set the folder and its key; for `is_shared` see file_systems.make_folder."""
         self._folder: Final = folder_uri
         self._key: Final = key
         self._random: Final = random
@@ -89,7 +89,7 @@ class JobResultStore:
     def create_dirty(self, entry: JobResultEntry, epoch: int) -> bool:
         """Record that a job has ended under the leader of `epoch`; the first entry of a job stays.
 
-        It is durable when this returns. False: a later leader goes on with the job.
+        It is durable when this returns. Returns False if a later leader continues the job.
         """
         job_id = entry.result.job_id
         if self._put(job_id, epoch, entry):
@@ -98,9 +98,10 @@ class JobResultStore:
         return is_there_or_never(uri) and self._read(uri, job_id, epoch) is not None
 
     def shut_out(self, job_id: JobId, epochs: Iterable[int]) -> JobResultEntry | None:
-        """Keep the leaders of these epochs from ending a job that goes on; return the entry of one that has done so.
+        """Prevent the leaders of these epochs from ending a job that continues.
 
-        Oldest first: it stops at the leader that has ended the job, so that no later place is taken.
+        Return the entry of one that has ended it. Oldest first: it stops at the leader that has ended the job, and
+        creates no later entries.
         """
         for epoch in sorted(epochs):
             uri = self._uri(job_id, epoch)
@@ -111,34 +112,34 @@ class JobResultStore:
         return None
 
     def take_back(self, job_id: JobId, epoch: int) -> None:
-        """Delete the entry of the leader of `epoch`, who asks for it, so that it may create another."""
+        """Delete the entry of the leader of `epoch`, which is the caller, so that it may create another one."""
         uri = self._uri(job_id, epoch)
         remove_file(uri)
         remove_file(f"{uri}.claim")
 
     def mark_clean(self, entry: JobResultEntry) -> None:
-        """Record that nothing else is left of the job."""
+        """Record that all other files of the job are deleted."""
         job_id = entry.result.job_id
         if not self._deletes_clean:
             self._put(job_id, None, entry)
         self.forget(job_id)
 
     def find_clean(self, job_id: JobId) -> JobResultEntry | None:
-        """Return the entry of a job of which nothing else is left; None where such entries are not kept."""
+        """Return the clean entry of a job; None if there is none, or such entries are not kept."""
         uri = self._uri(job_id, None)
         if self._deletes_clean or not is_there(uri):
             return None
         return self._read(uri, job_id, None)
 
     def discard(self, job_id: JobId) -> None:
-        """Delete what was kept of a job of which nothing else is left."""
+        """Delete all entries of a job whose other files are deleted."""
         self.forget(job_id)
         remove_file(self._uri(job_id, None))
 
     def recover(self) -> JobResults:
-        """Return all entries but dirty ones of clean jobs, which are deleted.
+        """Return all entries, and delete dirty ones of clean jobs.
 
-        RecordNotTrustedError where one cannot be read: its job might run twice.
+        RecordNotTrustedError if an entry cannot be read: its job might run twice.
         """
         found = JobResults()
         for file in files_below(self._folder, is_recursive=False):
@@ -154,7 +155,7 @@ class JobResultStore:
             elif epoch > found.dirty_epochs.get(job_id, -1):
                 found.dirty[job_id], found.dirty_epochs[job_id] = entry, epoch
         for job_id in found.clean.keys() & found.dirty.keys():
-            # The last step of its clean-up was left.
+            # The last step of its clean-up was not done.
             del found.dirty[job_id]
             self.forget(job_id)
         return found
@@ -174,9 +175,9 @@ class JobResultStore:
             raise _not_trusted(uri, error) from error
 
     def forget(self, job_id: JobId) -> None:
-        """Delete all dirty entries of a job, and what leaders that were killed have begun to write of it.
+        """Delete all dirty entries of a job, and partial ones of killed leaders.
 
-        That of its end, which is the newest, last.
+        The newest entry, which records the end, is deleted last.
         """
         found: list[tuple[int, str]] = []
         for file in files_below(self._folder, is_recursive=False):
@@ -195,7 +196,10 @@ class JobResultStore:
 
 
 def _parsed(name: str, uri: str) -> tuple[JobId, int | None]:
-    """Return the job and the epoch that a file is about; no epoch: it is a clean entry. RecordNotTrustedError."""
+    """Return the job and the epoch of a file; the epoch is None for a clean entry.
+
+    RecordNotTrustedError for another name.
+    """
     found = _NAME.fullmatch(name)
     try:
         if found is None:
@@ -208,8 +212,8 @@ def _parsed(name: str, uri: str) -> tuple[JobId, int | None]:
 
 def _not_trusted(uri: str, error: Exception) -> RecordNotTrustedError:
     reason = (
-        f"another version of Headrace wrote it, or somebody else ({error}): start that version, or delete the file "
-        "where its job may run again"
+        f"another version of Headrace or another program wrote it ({error}): start that version, or delete the file "
+        "if its job may run again"
     )
     return RecordNotTrustedError(uri, reason)
 

@@ -1,12 +1,12 @@
-"""LeaderElectionService: makes this process the leader of its cluster, again and again, and knows whether it leads.
+"""LeaderElectionService: contends for the leadership of the cluster, repeatedly, and tells whether this process leads.
 
-    STANDBY --nobody else leads--> LEADING --not renewed in time, or a later epoch is there--> LOST
+    STANDBY --no other process leads--> LEADING --not renewed in time, or a later epoch exists--> LOST
     LOST --contend_again, when all of the leadership has ended--> STANDBY
     LEADING --close--> LOST, and the next leader need not wait
 
-A thread of its own renews the lease, so that a control thread that is busy does not lose it. A Leadership is one term;
-it is lost once and for all, and the next one of the same process has a number of its own, as that of another process.
-Its `validate` needs neither that thread nor the place of the records: it fails in time where a renewal hangs. One
+A separate thread renews the lease, so that a busy control thread does not lose it. A Leadership is one term;
+once lost it stays lost, and the next one of the same process has a new number, like that of another process.
+Its `validate` needs neither that thread nor the records: it fails in time even if a renewal hangs. One
 leadership covers Dispatcher and JobMasters of a process. Source: Flink DefaultLeaderElectionService.
 """
 
@@ -33,24 +33,24 @@ _LOG: Final = logging.getLogger(__name__)
 _JOIN_TIMEOUT_S: Final = 10.0
 
 OnStandby = Callable[[LeaderRecord | None], None]
-"""Called with the leader that this process stands by for, again whenever it is another one or serves elsewhere.
+"""Called with the leader for which this process is a standby, and again when the leader or its address changes.
 
 None: this process leads.
 """
 
 
 class LeadershipLostError(HostError):
-    """This process does not lead its cluster (any more): it must change nothing that its successor may rely on."""
+    """This process does not lead its cluster (any more): it must not change anything that its successor may use."""
 
     def __init__(self, cluster: str, reason: str) -> None:
         super().__init__(
-            f"this process does not lead the cluster '{cluster}' any more: {reason}; its jobs go on under the next "
+            f"this process no longer leads the cluster '{cluster}': {reason}; its jobs continue under the next "
             "leader, which may be this process again"
         )
 
 
 class Leadership:
-    """One term of this process. `epoch` is its number. Any thread may ask."""
+    """One term of leadership of this process, with its number `epoch`. Any thread."""
 
     def __init__(
         self, records: LeaderRecords, lease: HeldLease, clock: Clock, cluster: str, late_text: str
@@ -61,16 +61,16 @@ class Leadership:
         self._clock: Final = clock
         self._cluster: Final = cluster
         self._late_text: Final = late_text
-        # The reason, not the error: one that is raised again and again keeps the frames of all who have caught it.
+        # The reason, not the error: an error raised repeatedly keeps the frames of all its callers alive.
         self._loss: str | None = None
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it was found to be over; `validate` may find so at any moment."""
+        """Return whether the term was found to be over; `validate` may find so at any moment."""
         return self._loss is not None
 
     def validate(self) -> None:
-        """Raise LeadershipLostError unless nobody else can lead at this moment; waits for nothing."""
+        """Raise LeadershipLostError unless no other process can lead at this moment. Does not wait."""
         if self._loss is None:
             doubt = self._records.doubt()
             if doubt:
@@ -81,10 +81,10 @@ class Leadership:
             raise LeadershipLostError(self._cluster, self._loss)
 
     def confirm(self) -> None:
-        """Raise LeadershipLostError where a successor may have read the storage before something was written there.
+        """Raise LeadershipLostError if a successor may have read the storage before this process's last write.
 
-        Called after a write: a successor takes its epoch and reads afterwards, so that one of the two sees the other.
-        CheckpointStorageError.
+        Call after a write: a successor first takes its epoch and then reads, so that one of the two sees the other.
+        CheckpointStorageError if the records cannot be read.
         """
         self.validate()
         newest = self._records.newest_epoch()
@@ -93,7 +93,7 @@ class Leadership:
             self.validate()
 
     def lose(self, reason: str, *, is_wanted: bool = False) -> None:
-        """End it, for good. The first reason counts."""
+        """End the term for good. The first reason counts."""
         if self._loss is None:
             self._loss = reason
             error = LeadershipLostError(self._cluster, reason)
@@ -101,9 +101,10 @@ class Leadership:
 
 
 class LeaderElectionService:
-    """One per process. `name` tells people who this process is, and `process_lock` other processes when it has ended.
+    """Elects the leader for this process.
 
-    `await_leadership` comes first, and `contend_again` when a term is over. `leadership` may be read by any thread.
+    `name` identifies the process to people; `process_lock` shows its end to others. Call `await_leadership` first, and
+    `contend_again` when a term is over. Any thread may read `leadership`.
     """
 
     def __init__(
@@ -124,11 +125,11 @@ class LeaderElectionService:
         self._observer: Final = LeaseObserver(terms)
         self._seen: LeaderRecord | None = None
         self.on_standby: OnStandby | None = None
-        # Set by the one thread that contends or renews, read by all.
+        # Set by the only thread that contends or renews, read by all.
         self._leadership: Leadership | None = None
         self._may_contend = True
         self.failure: BaseException | None = None
-        """The error because of which this process contends no longer."""
+        """Error because of which this process no longer contends, or None."""
         self._address = ""
         self._renewals = 0
         self._should_stop: Final = threading.Event()
@@ -136,22 +137,22 @@ class LeaderElectionService:
 
     @property
     def retry_period_ms(self) -> float:
-        """Return the time after which a loss is to be noticed."""
+        """Time in ms within which a loss must be noticed."""
         return self._terms.retry_period_ms
 
     @property
     def leadership(self) -> Leadership | None:
-        """Return the newest term of this process, which may be over; None before the first one."""
+        """Newest term of this process, which may be over; None before the first one."""
         return self._leadership
 
     @property
     def epoch(self) -> int:
-        """Return the number of the newest term; 0 before the first one."""
+        """Number of the newest term; 0 before the first one."""
         return 0 if self._leadership is None else self._leadership.epoch
 
     @property
     def leading_epoch(self) -> int:
-        """Return the number of the term that holds at this moment; 0 where none does."""
+        """Number of the term that holds now; 0 if none does."""
         try:
             self.validate()
         except LeadershipLostError:
@@ -160,19 +161,19 @@ class LeaderElectionService:
 
     @property
     def leader_text(self) -> str:
-        """Return who leads the cluster, as far as this process has seen, in half a sentence."""
+        """Clause that names the cluster's leader, as far as this process knows."""
         if self._leadership is not None and not self._leadership.is_lost:
             return "this process leads it"
         leader = self._seen
         if leader is None or leader.is_released or leader.epoch <= self.epoch:
-            return "nobody is known to lead it now"
+            return "no leader is known now"
         return f"{leader_at(leader.holder, leader.address)} leads it"
 
     def await_leadership(self, check: Callable[[], object] = lambda: None) -> None:
-        """Wait, as a standby, until this process leads; from then on the lease is renewed.
+        """Wait, as a standby, until this process leads; then start to renew the lease.
 
-        `check` is called before each look, and raises where this process could not lead.
-        RecordNotTrustedError where the folder holds somebody else's records.
+        `check` is called before each attempt, and raises if this process could not lead.
+        RecordNotTrustedError if the folder has records of another user or cluster.
         """
         wait_ms = 0.0
         while self._leadership is None:
@@ -183,22 +184,22 @@ class LeaderElectionService:
         self._thread = start_thread("headrace-leader", self._run)
 
     def announce(self, address: str) -> None:
-        """Let others know where clients find this leader."""
+        """Publish the address at which clients reach this leader."""
         self._address = address
 
     def contend_again(self) -> None:
-        """Be a standby again: nothing of the term that was lost is left in this process."""
-        assert self._leadership is not None and self._leadership.is_lost, "it leads"
+        """Become a standby again, once everything of the lost term has ended in this process."""
+        assert self._leadership is not None and self._leadership.is_lost, "this process still leads"
         self._may_contend = True
 
     def validate(self) -> None:
-        """Raise LeadershipLostError unless the newest term is not over; waits for nothing."""
+        """Raise LeadershipLostError unless the newest term still holds. Does not wait."""
         if self._leadership is None:
-            raise LeadershipLostError(self.cluster, "it was never granted")
+            raise LeadershipLostError(self.cluster, "the leadership was never granted")
         self._leadership.validate()
 
     def step(self) -> float:
-        """Take one look, or renew once; return the milliseconds until the next. Called by one thread at a time."""
+        """Check the records or renew the lease once; return the ms until the next step. One thread at a time."""
         leadership = self._leadership
         if self._process_lock is not None:
             self._process_lock.touch()
@@ -210,11 +211,11 @@ class LeaderElectionService:
         except CheckpointError as error:
             if not error.recoverable:
                 raise
-            _LOG.warning("the lease of cluster '%s' is not to be seen: %s", self.cluster, error)
+            _LOG.warning("cannot read the lease of cluster '%s': %s", self.cluster, error)
         return self._terms.retry_period_ms
 
     def close(self) -> None:
-        """Renew no longer, and let the next leader follow at once. Idempotent; may block."""
+        """Stop renewing, and let the next leader follow at once. Idempotent; may block."""
         self._should_stop.set()
         thread, self._thread = self._thread, None
         leadership = self._leadership
@@ -223,13 +224,13 @@ class LeaderElectionService:
         thread.join(_JOIN_TIMEOUT_S)
         try:
             leadership.validate()
-            leadership.lose("it was given back", is_wanted=True)
+            leadership.lose("it was released", is_wanted=True)
             self._records.renew(self._record(leadership.epoch, is_released=True))
         except (LeadershipLostError, CheckpointError) as error:
-            _LOG.info("the lease was not given back: %s", error)
+            _LOG.info("the lease could not be released: %s", error)
 
     def _contend(self) -> float:
-        # Before anything is read or written: the lease counts from here.
+        # Taken before any read or write: the lease counts from here.
         begun_ms = self._clock.monotonic_ms()
         record = self._records.newest()
         lock = self._process_lock
@@ -237,7 +238,7 @@ class LeaderElectionService:
         remaining_ms = self._observer.remaining_ms(
             record, self._clock.monotonic_ms(), has_ended=has_ended
         )
-        # Its own term is over, and nobody else has that number: there is nobody to wait for.
+        # The process's own term is over, and no other process has that number: no need to wait.
         is_own = record is not None and (record.epoch, record.holder) == (self.epoch, self._name)
         if record is not None and remaining_ms > 0 and not is_own:
             self._tell_standby(record)
@@ -251,7 +252,7 @@ class LeaderElectionService:
         lease = HeldLease(self._terms, epoch, begun_ms)
         late_text = f"its lease was not renewed within {self._terms.renew_deadline_ms / 1000:g} s"
         self._leadership = Leadership(self._records, lease, self._clock, self.cluster, late_text)
-        _LOG.info("this process leads the cluster '%s' (epoch %d)", self.cluster, epoch)
+        _LOG.info("this process now leads the cluster '%s' (epoch %d)", self.cluster, epoch)
         self._seen = None
         if self.on_standby is not None:
             self.on_standby(None)
@@ -261,7 +262,7 @@ class LeaderElectionService:
         before, self._seen = self._seen, leader
         if before is None or (before.epoch, before.address) != (leader.epoch, leader.address):
             _LOG.warning(
-                "standby: %s leads the cluster '%s' (epoch %d); this process takes over when it is gone",
+                "standby: %s leads the cluster '%s' (epoch %d); this process takes over when that leader is gone",
                 leader_at(leader.holder, leader.address),
                 self.cluster,
                 leader.epoch,
@@ -293,13 +294,13 @@ class LeaderElectionService:
                 leadership = self._leadership
                 if leadership is None or leadership.is_lost:
                     _LOG.exception(
-                        "this process stands by for cluster '%s' no longer", self.cluster
+                        "this process is no longer a standby of cluster '%s'", self.cluster
                     )
                     self.failure = error
                     return
-                # A service refuses what an earlier leader writes.
+                # A service refuses writes of an earlier leader.
                 if not isinstance(error, LeadershipLostError):
-                    _LOG.exception("the lease of cluster '%s' cannot be renewed", self.cluster)
+                    _LOG.exception("cannot renew the lease of cluster '%s'", self.cluster)
                 leadership.lose(f"{type(error).__name__}: {error}")
             else:
                 self._should_stop.wait(wait_ms / 1000)
@@ -312,5 +313,5 @@ class LeaderElectionService:
 
 
 def later_text(epoch: int) -> str:
-    """Say that a leader of that epoch was seen."""
-    return f"another process leads it since (epoch {epoch})"
+    """Return the reason for a loss to a leader of that epoch."""
+    return f"another process leads it now (epoch {epoch})"

@@ -1,7 +1,7 @@
-"""LeaderRecords: the place where the drivers of a cluster see who leads it, whatever that place is.
+"""LeaderRecords: interface to the store in which the drivers of a cluster find its leader.
 
-The rules of the lease are the same everywhere (`lease`); a place offers one step that is atomic, to take an epoch, and
-refuses what a leader of an earlier epoch writes. Source: Flink LeaderElectionDriver.
+The rules of the lease are the same everywhere (`lease`); a store offers one atomic step, to take an epoch, and
+refuses writes of leaders of earlier epochs. Source: Flink LeaderElectionDriver.
 """
 
 from typing import Final, Protocol
@@ -15,31 +15,34 @@ from headrace.core.errors import DECODE_ERRORS
 
 
 class LeaderRecords(Protocol):
-    """Records of one cluster. All calls but `doubt` block. CheckpointStorageError, RecordNotTrustedError."""
+    """Records of one cluster. All calls but `doubt` block.
+
+    CheckpointStorageError if the store fails; RecordNotTrustedError for a bad seal.
+    """
 
     def newest(self) -> LeaderRecord | None:
-        """Return the record of the newest epoch, or None where nobody has ever led."""
+        """Return the record of the newest epoch, or None if there was no leader yet."""
         ...
 
     def newest_epoch(self) -> int:
-        """Return the newest epoch; 0: nobody has ever led."""
+        """Return the newest epoch; 0 if there was no leader yet."""
         ...
 
     def take(self, record: LeaderRecord) -> bool:
-        """Take an epoch, and return whether this process got it and it is the newest."""
+        """Take an epoch; return whether this process got it and it is the newest."""
         ...
 
     def renew(self, record: LeaderRecord) -> None:
-        """Replace the record of the epoch that this process has taken, unless a later one is there."""
+        """Replace the record of this process's epoch, unless a later one exists."""
         ...
 
     def doubt(self) -> str:
-        """Return the reason for which this process leads no longer, known without asking; empty where there is none."""
+        """Return a reason, known without a request, for which this process no longer leads; empty if there is none."""
         ...
 
 
 class SealedLeaderRecord:
-    """Turns records of one cluster into sealed bytes, and back once the seal was checked."""
+    """Encodes the records of one cluster with a seal, and decodes them after checking it."""
 
     def __init__(self, cluster: str, key: MetadataKey) -> None:
         self._cluster: Final = cluster
@@ -50,7 +53,10 @@ class SealedLeaderRecord:
         return seal(msgspec.json.encode(record), self._subject(record.epoch), self._key)
 
     def decode(self, content: bytes, epoch: int, place: str) -> LeaderRecord:
-        """Return the record of an epoch that was read at `place`. RecordNotTrustedError."""
+        """Return the record of an epoch that was read at `place`.
+
+        RecordNotTrustedError for a bad seal or another version.
+        """
         try:
             sealed = unseal(content, self._subject(epoch), self._key, place)
             return msgspec.json.decode(sealed, type=LeaderRecord)

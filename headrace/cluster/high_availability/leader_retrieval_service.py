@@ -1,4 +1,4 @@
-"""LeaderRetrievalService: tells clients where the leader of a cluster serves them, wherever it was elected.
+"""LeaderRetrievalService: finds the address of a cluster's leader for clients, for every kind of election.
 
 Source: Flink LeaderRetrievalService.
 """
@@ -12,15 +12,15 @@ from headrace.core.randomness import system_random
 
 
 class LeaderRetrievalService:
-    """Looks a leader up. Calls block; one at a time."""
+    """Looks up the leader's address. Calls block; one at a time."""
 
     def __init__(self, coordination: Coordination) -> None:
         self._coordination: Final = coordination
 
     def leader_address(self) -> str:
-        """Return the address of REST of who leads, or led last; empty where it is not known at this moment.
+        """Return the REST address of the process that leads or led last; empty if it is not known now.
 
-        RecordNotTrustedError where somebody else has written the record, or this client has another key.
+        RecordNotTrustedError if another program wrote the record, or this client has another key.
         """
         try:
             record = self._coordination.records.newest()
@@ -31,10 +31,13 @@ class LeaderRetrievalService:
         return "" if record is None or record.is_released else record.address
 
     def close(self) -> None:
-        """End the connection to a service. Idempotent."""
+        """Close the connection to a service. Idempotent."""
         self._coordination.close()
 
 
 def open_leader_retrieval(settings: Settings) -> LeaderRetrievalService:
-    """Return the service of the cluster that the settings name. ConfigurationError, and what a service raises."""
+    """Return the service for the cluster that the settings name.
+
+    ConfigurationError, or an error of the election's service.
+    """
     return LeaderRetrievalService(open_coordination(settings, system_random()))

@@ -1,13 +1,13 @@
-"""Lease: the right to lead until a time, judged by whoever looks, with that observer's own monotonic clock. Pure.
+"""Lease: the right to lead until a time, which each observer judges by its own monotonic clock. Pure.
 
-    standby     takes over once a record has not changed for `lease_duration_ms` since it first saw it like that
-    leader      gives up `renew_deadline_ms` after it *began* the last renewal that came to an end
+    standby     takes over once a record has not changed for `lease_duration_ms` since the standby first saw it
+    leader      gives up `renew_deadline_ms` after it *began* the last successful renewal
 
-No reading of one clock is ever compared with one of another: only the rates of two clocks matter, and the leader has
+Readings of different clocks are never compared: only the rates of two clocks matter, and the leader has
 given up before any standby takes over as long as no clock runs faster than another by more than the lease duration is
-longer than the renew deadline. A standby that has just begun to look waits for a whole lease, whoever died when.
-A process that was stopped meanwhile finds its lease expired as soon as it goes on.
-Of a leader that has ended for certain (`process_lock`) nobody waits for more than its last writes to arrive.
+longer than the renew deadline. A standby that has just started waits for a whole lease, whenever the leader died.
+A process that was stopped meanwhile finds its lease expired as soon as it resumes.
+After a leader that has certainly ended (`process_lock`), standbys wait only for its last writes to arrive.
 Source: Gray and Cheriton 1989; Kubernetes client-go LeaderElector.
 """
 
@@ -23,7 +23,7 @@ from headrace.core.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """Durations that all drivers of a cluster agree on."""
+    """Durations of a lease, equal in all drivers of a cluster."""
 
     lease_duration_ms: float
     renew_deadline_ms: float
@@ -31,13 +31,13 @@ class LeaseTerms:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "LeaseTerms":
-        """Read them. ConfigurationError where a leader could lead on beside its successor."""
+        """Make the terms from the options. ConfigurationError if a leader could overlap with its successor."""
         deadline = settings.get_option(RENEW_DEADLINE)
         if deadline >= settings.get_option(LEASE_DURATION):
             raise ConfigurationError(
                 RENEW_DEADLINE.key,
                 default_text(deadline),
-                f"it must be shorter than {LEASE_DURATION.key}: a leader gives up before another one takes over",
+                f"it must be shorter than {LEASE_DURATION.key}: a leader must give up before another one takes over",
             )
         period = settings.get_option(RETRY_PERIOD)
         if 2 * period > deadline:
@@ -54,10 +54,10 @@ class LeaseTerms:
 
 
 class LeaderRecord(msgspec.Struct, frozen=True):
-    """Record that a leader stores of itself. `epoch`: the number of its leadership.
+    """Record that a leader stores about itself. `epoch`: the number of its leadership.
 
     `renewals` only makes each record differ. `holder` and `address` (empty until clients are served) are for people.
-    `is_released`: it leads no longer.
+    `is_released`: it no longer leads.
     """
 
     epoch: int
@@ -66,21 +66,23 @@ class LeaderRecord(msgspec.Struct, frozen=True):
     address: str = ""
     is_released: bool = False
     process_lock: str = ""
-    """Name of the ProcessLock of the leader; empty where it has none."""
+    """Name of the leader's ProcessLock; empty if it has none."""
 
 
 def leader_at(holder: str, address: str) -> str:
-    """Return a leader with its address, where that is known, as people read it."""
+    """Return a leader with its address, if known, for messages."""
     return f"{holder} at {address}" if address else holder
 
 
 LAST_WRITES_MS: Final = 2_000.0
-"""Time for writes of a process that has ended to arrive in storage, and for the JVM that it has started to end, where
-the terms leave less between a leader's giving up and the next one."""
+"""Minimum time in ms between an ended leader and its successor.
+
+Writes of the ended process may still arrive in storage, and the JVM that it has started needs time to end.
+"""
 
 
 class LeaseObserver:
-    """Judges the lease of another process."""
+    """Judges the lease of another process by the observer's clock."""
 
     def __init__(self, terms: LeaseTerms) -> None:
         self._terms: Final = terms
@@ -91,9 +93,10 @@ class LeaseObserver:
     def remaining_ms(
         self, record: LeaderRecord | None, now_ms: float, *, has_ended: bool = False
     ) -> float:
-        """Return how long the lease may still hold; 0: nobody leads. `now_ms`: after the record was read.
+        """Return how long the lease may still hold, in ms; 0 if there is no leader.
 
-        `has_ended`: whether the process that leads has ended for certain. It stays so until the record changes.
+        `now_ms`: after the record was read. `has_ended`: whether the leading process has certainly ended. This holds
+        until the record changes.
         """
         if record is None or record.is_released:
             self._seen = record
@@ -109,7 +112,7 @@ class LeaseObserver:
 
 
 class HeldLease:
-    """The lease of this process. `begun_ms`: before anything was written that others may have seen."""
+    """Lease of this process. `begun_ms`: time before any write that others may have seen."""
 
     def __init__(self, terms: LeaseTerms, epoch: int, begun_ms: float) -> None:
         self.epoch: Final = epoch
@@ -117,9 +120,9 @@ class HeldLease:
         self._renewed_ms = begun_ms
 
     def renewed(self, begun_ms: float) -> None:
-        """Prolong the lease by a renewal that began then."""
+        """Extend the lease by a renewal that began at `begun_ms`."""
         self._renewed_ms = begun_ms
 
     def is_valid(self, now_ms: float) -> bool:
-        """Return whether nobody else can lead at this moment."""
+        """Return whether no other process can lead at this moment."""
         return now_ms < self._renewed_ms + self._terms.renew_deadline_ms

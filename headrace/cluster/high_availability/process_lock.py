@@ -1,10 +1,10 @@
-"""ProcessLock: shows other processes of this host that this one has ended, however it has ended.
+"""ProcessLock: shows other processes of this host that this one has ended, for whatever reason.
 
     /dev/shm/headrace-leader-<kernel>-<32 hex digits>    empty, of this user alone; locked as long as its process lives
 
-The kernel gives the lock back with the process, by whatever it was killed. A file of that name that is here and that
-nobody has locked says so for certain: its name is random, it names the start of the kernel that keeps the lock, and a
-process that was stopped keeps its own. Where the file is not here (another host or container, another user, no such
+The kernel releases the lock when the process ends for any reason. An existing file of that name that
+is not locked proves the end: its name is random and contains the start of the kernel that keeps the lock, and a
+stopped process keeps its own lock. If the file is missing (another host or container, another user, no such
 folder) nothing is known. A child that was forked, and runs no other program, keeps the lock of its parent.
 """
 
@@ -23,13 +23,13 @@ from headrace.core.randomness import SeededRandom
 _MEMORY: Final = Path("/dev/shm")
 _PREFIX: Final = "headrace-leader-"
 _FORGOTTEN_MS: Final = 3_600_000
-"""Time after its process touched a file last at which nobody waits for the lease any more."""
+"""Time in ms after the last `touch` of a lock file at which no process waits for its lease any more."""
 
 
 class ProcessLock:
-    """The lock of this process. `name` is empty where the host has no file system in memory.
+    """Lock of this process. `name` is empty if the host has no in-memory file system.
 
-    Whoever has it calls `touch` now and then, and `close`.
+    Its owner must call `touch` periodically, and `close` at the end.
     """
 
     def __init__(self, random: SeededRandom, clock: Clock, folder: Path = _MEMORY) -> None:
@@ -56,24 +56,24 @@ class ProcessLock:
         self._remove_forgotten()
 
     def touch(self) -> None:
-        """Show that its process lives: files that nobody has touched for an hour may be removed."""
+        """Show that the process lives; lock files without a touch for an hour may be removed."""
         if self._descriptor is not None:
             now_s = self._clock.now_ms() / 1000
             with contextlib.suppress(OSError):
                 os.utime(self._descriptor, (now_s, now_s))
 
     def has_ended(self, name: str) -> bool:
-        """Return whether the process whose lock has this name has ended for certain; False where nobody can tell."""
+        """Return whether the process with this lock name has certainly ended; False if unknown."""
         return bool(self._name.fullmatch(name)) and _is_free(self._folder / name)
 
     def remove_ended(self, name: str) -> None:
-        """Remove the file of a process, where that has ended."""
+        """Remove the lock file of a process that has ended."""
         if self.has_ended(name):
             with contextlib.suppress(OSError):
                 (self._folder / name).unlink()
 
     def close(self) -> None:
-        """Remove the file and give the lock back. Idempotent."""
+        """Remove the file and release the lock. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with contextlib.suppress(OSError):
@@ -90,7 +90,7 @@ class ProcessLock:
 
 def _is_free(file: Path) -> bool:
     try:
-        # Not to be blocked: it may be another user's, and anything.
+        # Must not block: the file may belong to another user, and be of any kind.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(file, flags)
     except OSError:

@@ -1,4 +1,4 @@
-"""Runs one job: expands its graph, obtains slots, deploys executions, decides on failover.
+"""Runs one job: expands its graph, obtains slots, deploys executions and handles failures.
 
 Rooms, from the lowest: `slots` and `results`, `failover`, `connections` (TaskManagers, the ResourceManager, the shuffle
 master), `scheduler`, `coordinators` (of operators), `checkpointing`. `executions` keeps the attempts of subtasks.

@@ -30,11 +30,11 @@ from headrace.metrics import names
 
 ATTEMPTS_HISTORY_SIZE: Final = ConfigOption(
     "jobmanager.execution.attempts-history-size", int, 16,
-    "How many earlier attempts of each subtask are remembered; fewer in jobs of more than a thousand subtasks, of "
-    "which 20000 are remembered altogether.",
+    "Number of earlier attempts of each subtask that are remembered; fewer in jobs of more than a thousand subtasks, "
+    "for which 20000 are remembered in total.",
 )  # fmt: skip
 ATTEMPTS_MAX: Final = 20_000
-"""Number of earlier attempts that are remembered of all subtasks of a job together."""
+"""Number of earlier attempts that are remembered for all subtasks of a job together."""
 
 _S = ExecutionState
 _NAMED_TASKS_MAX: Final = 4
@@ -62,9 +62,9 @@ class ReportVerdict(enum.Enum):
 
 
 class StateCounts:
-    """Counts the current attempts of a job by their state, as they change; `changed_ms` is when one last did.
+    """Counts the current attempts of a job by state; `changed_ms` is the time of the last change.
 
-    `phase`: what they are about all together, since `phase_since_ms`.
+    `phase` is the common phase of all attempts, since `phase_since_ms`.
     """
 
     def __init__(self) -> None:
@@ -81,12 +81,12 @@ class StateCounts:
         self._changed(now_ms)
 
     def remove(self, state: ExecutionState) -> None:
-        """Count an attempt no more: another one follows it."""
+        """Remove an attempt, which another one follows, from the counts."""
         self._counts[state] -= 1
         self._total -= 1
 
     def moved(self, before: ExecutionState, after: ExecutionState, now_ms: int) -> None:
-        """Count an attempt by its new state."""
+        """Move an attempt to the count of its new state."""
         self._counts[before] -= 1
         self._counts[after] += 1
         self._changed(now_ms)
@@ -105,7 +105,7 @@ class StateCounts:
 
     @property
     def by_name(self) -> dict[str, int]:
-        """Return the counts of all states, those that no attempt is in included."""
+        """Return the counts of all states, including 0."""
         return {state.name: self._counts[state] for state in ExecutionState}
 
 
@@ -113,7 +113,7 @@ class StateCounts:
 class Execution:
     """One attempt. `timestamps_ms` maps each state that was reached to its wall-clock time.
 
-    `endpoint`: `host:port` of its slot's TaskManager, empty before it has a slot. `counts`: those of its job.
+    `endpoint`: `host:port` of its slot's TaskManager, empty before it has a slot. `counts`: the counts of its job.
     """
 
     attempt_id: ExecutionAttemptId
@@ -124,16 +124,16 @@ class Execution:
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     counters: tuple[str, ...] = ()
     timestamps_ms: dict[ExecutionState, int] = field(default_factory=dict[ExecutionState, int])
-    # Whether it has processed all its data and waits for a checkpoint that says so.
+    # True if it has processed all its data and waits for a checkpoint that records this.
     has_data_ended: bool = False
-    # Whether its end as CANCELED was asked for.
+    # True if its cancellation was requested.
     was_cancelled: bool = False
     # Between the submit request and its answer the TaskManager may not know the task yet.
     is_submit_pending: bool = False
     counts: StateCounts = field(default_factory=StateCounts, repr=False)
 
     def become(self, state: ExecutionState, now_ms: int) -> None:
-        """Change state; IllegalTransitionError where the table does not allow it."""
+        """Change the state. IllegalTransitionError if the table does not allow it."""
         check_execution_transition(self.state, state)
         self.counts.moved(self.state, state, now_ms)
         self.state = state
@@ -141,20 +141,20 @@ class Execution:
 
     @property
     def resource_id(self) -> ResourceId | None:
-        """Return the TaskManager that it runs on, ran on, or will run on; None before it has a slot."""
+        """Id of the TaskManager of its slot; None before it has a slot."""
         return None if self.slot is None else self.slot.resource_id
 
     @property
     def named_timestamps_ms(self) -> dict[str, int]:
-        """Return the times of the states that were reached, by their names."""
+        """Times of the reached states, by name."""
         return {state.name: time_ms for state, time_ms in self.timestamps_ms.items()}
 
     def take_metrics(self, metrics: TaskMetrics) -> None:
-        """Take what its TaskManager measured."""
+        """Record the metrics that its TaskManager measured."""
         self.metrics, self.counters = metrics.values, metrics.counters
 
     def as_earlier_attempt(self) -> AttemptDetails:
-        """Return the part of it that is remembered once another attempt follows."""
+        """Return the details that are remembered once another attempt follows."""
         metrics = self.metrics
         return AttemptDetails(
             self.attempt_id.attempt_number,
@@ -168,14 +168,14 @@ class Execution:
 
     @property
     def is_deployed(self) -> bool:
-        """Whether a TaskManager may have the task."""
+        """Return whether a TaskManager may have the task."""
         return self.slot is not None and not self.state.is_terminal
 
 
 class Executions:
-    """The current attempt of every subtask of a job, in topological order, and so many earlier ones of each.
+    """The current attempt of every subtask of a job, in topological order, and some earlier ones of each.
 
-    Attempts are numbered from `first_attempt_number`, above those that earlier leaders may have made of the same job.
+    Attempts are numbered from `first_attempt_number`, above all attempts under earlier leaders of the same job.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Executions:
         subtask_count = sum(vertex.parallelism for vertex in graph.vertices)
         self._earlier_max: Final = min(attempts_history_size, ATTEMPTS_MAX // max(1, subtask_count))
         self.counts: Final = StateCounts()
-        """Counts of the current attempts, to be read only."""
+        """Counts of the current attempts; read-only."""
         for vertex in graph.vertices:
             for subtask_index in range(vertex.parallelism):
                 subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
@@ -202,18 +202,18 @@ class Executions:
         return iter(self._current.values())
 
     def current(self, subtask: ExecutionVertexId) -> Execution:
-        """The current attempt of a subtask."""
+        """Return the current attempt of a subtask."""
         return self._current[subtask]
 
     def find(self, attempt_id: ExecutionAttemptId) -> Execution | None:
-        """The execution of this very attempt, or None where it is not the current one."""
+        """Return the execution of this attempt, or None if it is not the current one."""
         execution = self._current.get(attempt_id.execution_vertex_id)
         if execution is None or execution.attempt_id != attempt_id:
             return None
         return execution
 
     def reset(self, subtasks: Collection[ExecutionVertexId], now_ms: int) -> None:
-        """Give these subtasks a new attempt; all of them must have ended."""
+        """Give these subtasks a new attempt; all must have ended."""
         for subtask, execution in self._current.items():
             if subtask not in subtasks:
                 continue
@@ -225,7 +225,7 @@ class Executions:
         self._observe()
 
     def earlier_attempts(self, subtask: ExecutionVertexId) -> tuple[AttemptDetails, ...]:
-        """Return the attempts before the current one that are remembered, newest last."""
+        """Return the remembered attempts before the current one, newest last."""
         return tuple(self._earlier.get(subtask, ()))
 
     def _remember(self, subtask: ExecutionVertexId, execution: Execution) -> None:
@@ -234,9 +234,9 @@ class Executions:
         self._earlier[subtask].append(execution.as_earlier_attempt())
 
     def report(self, report: ExecutionReport, now_ms: int) -> ReportVerdict:
-        """Apply what a TaskManager reported.
+        """Apply the report of a TaskManager.
 
-        While an execution is being cancelled every end means CANCELED; reports may be coalesced or come late.
+        While an execution is being cancelled every end means CANCELED; reports may be merged or late.
         """
         execution = self.find(report.attempt_id)
         if execution is None or execution.state.is_terminal:
@@ -256,7 +256,10 @@ class Executions:
         return ReportVerdict.APPLIED
 
     def cancel(self, execution: Execution, now_ms: int) -> bool:
-        """Begin to cancel; True where a TaskManager has to be asked, False where it is CANCELED at once (or over)."""
+        """Start to cancel.
+
+        Return True if a TaskManager must be called, False if it is CANCELED at once or has ended.
+        """
         if execution.state.is_terminal or execution.state is _S.CANCELING:
             return False
         was_deployed = execution.state not in (_S.CREATED, _S.SCHEDULED)
@@ -267,7 +270,10 @@ class Executions:
         return was_deployed
 
     def lose(self, execution: Execution, error: ErrorInfo, now_ms: int) -> bool:
-        """Its place is gone. True where this is a failure, False where it ends a cancellation or comes late."""
+        """Record the loss of its slot.
+
+        Return True if this is a failure, False if it ends a cancellation or comes late.
+        """
         if execution.state.is_terminal:
             return False
         execution.error = error
@@ -278,16 +284,16 @@ class Executions:
         return True
 
     def on_task_manager(self, resource_id: ResourceId) -> list[Execution]:
-        """Executions that run, or may run, on a TaskManager."""
+        """Return the executions that run, or may run, on a TaskManager."""
         return [e for e in self if e.is_deployed and e.resource_id == resource_id]
 
     def with_tasks(self, error: ErrorInfo, lost: Sequence[Execution]) -> ErrorInfo:
-        """Name the tasks that ran where it happened in the error's first line: one of them may be why."""
+        """Add the names of the lost tasks to the error's first line, because one of them may be the cause."""
         first, _, rest = error.text.partition("\n")
         names = [self._task_name(execution) for execution in lost]
         if len(names) > _NAMED_TASKS_MAX:
             names[_NAMED_TASKS_MAX:] = [f"{len(names) - _NAMED_TASKS_MAX} more"]
-        ran = f"; there ran {', '.join(names)}" if names else ""
+        ran = f"; it ran {', '.join(names)}" if names else ""
         text = f"{first.rstrip(' :')}{ran}" + (f"\n{rest}" if rest else "")
         return msgspec.structs.replace(error, text=text)
 
@@ -297,13 +303,13 @@ class Executions:
         return f"'{vertex.name}' ({subtask.subtask_index + 1}/{vertex.parallelism})"
 
     def in_slot(self, allocation_id: AllocationId) -> list[Execution]:
-        """Executions that run, or may run, in a slot."""
+        """Return the executions that run, or may run, in a slot."""
         return [
             e for e in self if e.is_deployed and e.slot and e.slot.allocation_id == allocation_id
         ]
 
     def of(self, subtasks: Collection[ExecutionVertexId]) -> list[Execution]:
-        """The current attempts of these subtasks, in topological order."""
+        """Return the current attempts of these subtasks, in topological order."""
         return [each for subtask, each in self._current.items() if subtask in subtasks]
 
     def partition_id_of(self, edge: ExecutionEdge, partition_number: int) -> ResultPartitionId:
@@ -319,12 +325,12 @@ class Executions:
 
     @property
     def all_finished(self) -> bool:
-        """Whether every subtask is FINISHED."""
+        """Return whether every subtask is FINISHED."""
         return self._finished.holds
 
     @property
     def running_since_ms(self) -> int | None:
-        """Return the wall-clock time at which the last subtask began to run; None if one has not begun."""
+        """Wall-clock time at which the last subtask started to run; None if one has not started."""
         times = [
             one.timestamps_ms.get(_S.RUNNING) or one.timestamps_ms.get(_S.FINISHED) for one in self
         ]
@@ -333,16 +339,16 @@ class Executions:
 
     @property
     def has_all_data_ended(self) -> bool:
-        """Whether no subtask has any data left."""
+        """Return whether no subtask has data left."""
         return self._without_data.holds
 
     @property
     def all_ended(self) -> bool:
-        """Whether no execution can still change."""
+        """Return whether all executions have ended."""
         return self._ended.holds
 
     def end_of(self, subtasks: Collection[ExecutionVertexId]) -> "Conjunction":
-        """Whether the current attempts of these subtasks have ended, to be asked again and again."""
+        """Return a condition that holds once the current attempts of these subtasks have ended."""
         return Conjunction(self.of(subtasks), lambda each: each.state.is_terminal)
 
     def _observe(self) -> None:
@@ -359,10 +365,10 @@ class Executions:
 
 
 class Conjunction:
-    """Whether all of some attempts meet a condition, which none of them ever ceases to meet.
+    """Condition that holds once all of some attempts meet a predicate; an attempt that meets it must never cease to.
 
-    It is asked whenever one of them changes: to look at all of them each time would be quadratic in the subtasks. So
-    those that are known to meet it, from the first on, are not looked at again.
+    It is checked whenever an attempt changes: checking all of them each time would be quadratic. So attempts known to
+    meet it, from the first on, are not checked again.
     """
 
     def __init__(self, attempts: Iterable[Execution], is_met: Callable[[Execution], bool]) -> None:
@@ -372,7 +378,7 @@ class Conjunction:
 
     @property
     def holds(self) -> bool:
-        """Whether all meet it."""
+        """Return whether all attempts meet the predicate."""
         attempts = self._attempts
         while self._known_count < len(attempts) and self._is_met(attempts[self._known_count]):
             self._known_count += 1

@@ -36,9 +36,9 @@ from headrace.graph.pipeline_options import (
 
 
 class VertexDescriber:
-    """Describes a job's vertices; what has not changed since it was asked last is not described anew.
+    """Describes a job's vertices, and caches the descriptions of those that have not changed.
 
-    One per job, because it is asked every few seconds, and a job may have many thousands of subtasks.
+    One per job, because it is called every few seconds, and a job may have many thousands of subtasks.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class VertexDescriber:
         self._vertices: dict[JobVertexId, VertexDetails] = {}
 
     def describe(self) -> tuple[VertexDetails, ...]:
-        """Return the vertices as they stand, in topological order."""
+        """Return the current details of all vertices, in topological order."""
         executions = iter(self._scheduler.executions)
         return tuple(
             self._vertex(vertex, list(itertools.islice(executions, vertex.parallelism)))
@@ -116,7 +116,7 @@ def describe_job(
     notices: tuple[JobNotice, ...],
     explanation: str = "",
 ) -> JobDetails:
-    """The job as it stands; `explanation` says what it waits for, `notices` what its user was told."""
+    """Return the job's current details; `explanation` is its reason to wait, `notices` its messages to the user."""
     graph = scheduler.graph
     return JobDetails(
         graph.job_id,
@@ -160,7 +160,7 @@ def describe_configuration(graph: JobGraph, cluster: Settings) -> JobConfigurati
 
 
 def overview_of(scheduler: Scheduler) -> JobOverview:
-    """Return the line of a job in a list; its subtasks are counted as they change, not here."""
+    """Return the line of a job in a list. Its subtask counts are maintained, not computed here."""
     graph, status, times = scheduler.graph, scheduler.status, scheduler.status_timestamps_ms
     end_ms = times[status.name] if status.is_globally_terminal_state() else -1
     counts = scheduler.executions.counts
@@ -178,7 +178,7 @@ def overview_of(scheduler: Scheduler) -> JobOverview:
 
 
 def stated_max_parallelism(graph: JobGraph) -> int:
-    """Return the max parallelism in a job's settings; -1 where there is none."""
+    """Return the max parallelism in a job's settings, or -1 if it is not set."""
     return Settings(graph.settings).get_option(MAX_PARALLELISM)
 
 
@@ -195,7 +195,7 @@ def result_of(scheduler: Scheduler) -> JobResult:
 
 
 def failure_of(scheduler: Scheduler) -> ErrorInfo | None:
-    """The cause that people should read: of a job that fails or has failed, or that restarts or was cancelled then."""
+    """Return the failure to show: of a job that fails, has failed or restarts, or was cancelled in that state."""
     history, status = scheduler.history, scheduler.status
     if history.cause is None:
         return None
@@ -216,7 +216,7 @@ def _exception(entry: ExceptionEntry) -> ExceptionInfo:
 
 
 def accumulators_of(scheduler: Scheduler) -> dict[str, float]:
-    """Return the sums of each counter of the user's (`<operator>.<counter>`) over all subtasks."""
+    """Return the sum of each user counter (`<operator>.<counter>`) over all subtasks."""
     sums: dict[str, float] = {}
     for execution in scheduler.executions:
         for name in execution.counters:

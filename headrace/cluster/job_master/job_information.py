@@ -1,4 +1,4 @@
-"""JobInformation: everything that people and clients may ask of one job, while it runs and once it has ended.
+"""JobInformation: answers requests for information about one job, while it runs and for its archive.
 
 Runs on the JobMaster's main thread. Source: Flink JobMasterGateway, ExecutionGraphInfo.
 """
@@ -38,7 +38,7 @@ from headrace.graph.job_plan import JobPlan
 
 
 class JobInformation:
-    """One per JobMaster. `cluster` are the cluster's settings, without the job's."""
+    """Information about the job of one JobMaster. `cluster` are the cluster's settings, without the job's."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class JobInformation:
         """Settings by which the job takes checkpoints."""
 
     def details(self, explanation: str = "") -> JobDetails:
-        """Return the job as it stands; `explanation` says what it waits for."""
+        """Return the job's current details; `explanation` is its reason to wait."""
         overview, notices = self._checkpointing.overview, self._notices.shown
         return describe_job(
             self._scheduler, self._vertices.describe(), overview, notices, explanation
@@ -71,35 +71,35 @@ class JobInformation:
 
     @property
     def overview(self) -> JobOverview:
-        """Return the line of the job in a list."""
+        """Line of the job in a list."""
         return overview_of(self._scheduler)
 
     @property
     def plan(self) -> JobPlan:
-        """Return the job's vertices and what joins them, with the max parallelism of restored state."""
+        """The job's vertices and edges, with the max parallelism of restored state."""
         return JobPlan.of(self._scheduler.graph)
 
     @property
     def accumulators(self) -> dict[str, float]:
-        """Return the accumulators of JobResult as they stand."""
+        """Current accumulators of JobResult."""
         return accumulators_of(self._scheduler)
 
     @property
     def result(self) -> JobResult:
-        """Return the result of the job, once it has ended."""
+        """Result of the job, once it has ended."""
         return result_of(self._scheduler)
 
     @property
     def checkpoint_statistics(self) -> CheckpointStatistics:
-        """Return counts, a summary, and the newest checkpoints and savepoints."""
+        """Counts, a summary, and the newest checkpoints and savepoints."""
         return self._checkpointing.statistics
 
     def checkpoint_details(self, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        """Return a checkpoint with its subtasks; None if it is not remembered."""
         return self._checkpointing.details_of(checkpoint_id)
 
     def metrics(self, now_ms: int) -> JobMetrics:
-        """Return metrics of the job and its coordinators, not its tasks'."""
+        """Return metrics of the job and its coordinators, but not of its tasks."""
         scheduler = self._scheduler
         counts = scheduler.executions.counts
         facts = JobFacts(
@@ -118,7 +118,7 @@ class JobInformation:
         )
 
     def archive(self, collected: Mapping[OperatorId, CollectCoordinator]) -> ArchivedJob:
-        """Return all of it at the job's end, with what its collect sinks have."""
+        """Return the archive of the job at its end, with the records of its collect sinks."""
         job = EndedJob(
             self.details(),
             self.result,

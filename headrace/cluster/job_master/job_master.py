@@ -1,6 +1,6 @@
 """JobMaster: the endpoint that leads one job, from its slots to its last report.
 
-It makes the job's Scheduler, which decides, and the services that the Scheduler acts through, and serves TaskManagers,
+It makes the job's Scheduler, which decides, and the services through which the Scheduler acts, and serves TaskManagers,
 the ResourceManager, clients and the Dispatcher with both. Source: Flink JobMaster.
 """
 
@@ -96,15 +96,15 @@ from headrace.rpc.service import RpcService
 _LOG = logging.getLogger(__name__)
 
 _ENDING: Final = (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.FINISHED)
-"""A job in one of these ends by itself or by its user, also where the cluster ends before it has."""
+"""Job statuses from which a job ends by itself or by its user's request, even if the cluster ends first."""
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
-    """One per job. `on_ended` is called once, when the job has its last status and nothing is left to do.
+    """Leads one job. `on_ended` is called once, when the job has its last status and all work is done.
 
-    `on_terminal` comes before it, when all output is committed that can be, and before any checkpoint is deleted.
-    `first_attempt_number`: larger than those of attempts that earlier leaders have made of this job.
-    `submitted_ms`: when the first leader accepted it, by the wall clock; None: now.
+    `on_terminal` is called before it, when all output that can be is committed, and before any checkpoint is deleted.
+    `first_attempt_number`: larger than those of attempts under earlier leaders of this job. `submitted_ms`: time at
+    which the first leader accepted it, wall clock; None: now.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         )
 
     async def on_start(self) -> None:
-        """Begin."""
+        """Start the job."""
         self._listener.attempt_begins(1)
         self._registrar.start()
         self._resource_manager.link.connect()
@@ -273,15 +273,15 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._slots.return_idle()
 
     async def on_stop(self) -> None:
-        """Disconnect from TaskManagers and ResourceManager. A job that has not ended is given up here."""
+        """Disconnect from TaskManagers and ResourceManager. A job that has not ended is abandoned here."""
         self._resource_manager.close("the JobMaster is being closed")
         if not self._has_ended:
             try:
                 await self._checkpointing.lineage.close(JobStatus.SUSPENDED)
             except LeadershipLostError as error:
-                # The next leader has taken it over, or is about to.
+                # The next leader has taken the job over, or is about to.
                 _LOG.info(
-                    "the checkpoints of job %s are left as they are: %s", self._graph.job_id, error
+                    "the checkpoints of job %s are left unchanged: %s", self._graph.job_id, error
                 )
             await self._coordination.close()
             self._registrar.close()
@@ -335,7 +335,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self, partition_id: ResultPartitionId
     ) -> ExecutionState | None:
         if self._scheduler.cached_inputs.reads(partition_id):
-            # Nobody in this job is about to write it: to ask for it again is of no use.
+            # No task of this job will write it: another request is useless.
             return ExecutionState.CREATED
         execution = self._scheduler.executions.find(partition_id.producer)
         return None if execution is None else execution.state
@@ -471,7 +471,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def cancel(self, is_forced: bool = False) -> Acknowledge:
         status = self._scheduler.status
         if status in (JobStatus.FAILED, JobStatus.FINISHED):
-            # The Dispatcher has not heard of the end yet, and would refuse it then.
+            # The Dispatcher does not know of the end yet, and would refuse it then.
             raise JobAlreadyEndedError(str(self._graph.job_id), status.name)
         if is_forced:
             self.task_managers.force_cancelled_tasks()
@@ -479,32 +479,35 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         return Acknowledge()
 
     def fail_for_good(self, error: BaseException) -> None:
-        """Fail the job without a restart: it cannot run on this cluster any more. Called by the Dispatcher."""
+        """Fail the job without a restart, because it can no longer run on this cluster. Called by the Dispatcher."""
         self._scheduler.fail_job(Failure.of_error(error).as_final())
 
     def cancel_by_dispatcher(self) -> None:
-        """Give the job up, as the cluster ends. Called by the Dispatcher, on the same thread; again is no other end."""
+        """End the job because the cluster ends.
+
+        Called by the Dispatcher on the same thread; repeated calls have no effect.
+        """
         self._is_given_up = self._is_given_up or self._scheduler.status not in _ENDING
         self.run_async(self._end_with_cluster)
 
     def _end_with_cluster(self) -> None:
-        # One that fails ends anyway, and keeps its cause.
+        # A failing job ends anyway, and keeps its cause.
         if self._scheduler.status is not JobStatus.FAILING:
             self._scheduler.cancel()
 
     @property
     def status(self) -> JobStatus:
-        """The job's status, for the Dispatcher, which runs on the same thread."""
+        """Status of the job, for the Dispatcher, which runs on the same thread."""
         return self._scheduler.status
 
     @property
     def overview(self) -> JobOverview:
-        """The job's line in a list, for the Dispatcher, which runs on the same thread."""
+        """Line of the job in a list, for the Dispatcher, which runs on the same thread."""
         return self._information.overview
 
     @property
     def metrics(self) -> JobMetrics:
-        """Return metrics of the job and its coordinators, not its tasks', for the Dispatcher, on the same thread."""
+        """Return metrics of the job and its coordinators, without its tasks; for the Dispatcher on the same thread."""
         return self._information.metrics(self.clock.now_ms())
 
     # What the scheduler tells, and what fails the job
@@ -533,7 +536,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     # The end
 
     async def _end(self) -> None:
-        """Close what may still change the result, then tell; `on_stop` gives the slots back."""
+        """Close everything that may change the result, then report the end; `on_stop` returns the slots."""
         await self._checkpointing.lineage.close(
             self._scheduler.status,
             is_given_up=self._is_given_up,
@@ -553,7 +556,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     @property
     def deletion_left(self) -> DeletionLeft | None:
-        """Return what the storage has not deleted at the job's end, or None where nothing is left."""
+        """Files that the storage has not deleted at the job's end, or None if all are deleted."""
         return self._checkpointing.lineage.deletion_left
 
     async def _tell_terminal(self, is_committed: bool) -> None:

@@ -1,8 +1,8 @@
-"""JobNotices: tells the user of restarts and failed checkpoints at once, whatever the log level.
+"""JobNotices: notifies the user of restarts and failed checkpoints at once, whatever the log level.
 
 A notice is one line. It is written by the logger of this module, which `headrace run` always shows and plain Python
-shows unless logging is configured, and it is kept for clients that ask later. When many notices of one topic come
-within a short time, the first few are told as they come, and of the others only the newest.
+shows unless logging is configured, and it is kept for later requests of clients. When many notices of one topic come
+within a short time, the first few are shown at once, and of the others only the newest.
 Runs on the JobMaster's main thread.
 """
 
@@ -22,7 +22,7 @@ _PERIOD_MS: Final = 10_000.0
 
 
 class JobNotices:
-    """One per JobMaster. `later` runs an action on the main thread after so many milliseconds."""
+    """Notices of one JobMaster. `later` runs an action on the main thread after a number of ms."""
 
     def __init__(
         self, clock: Clock, later: Callable[[float, Callable[[], None]], Cancellable]
@@ -34,11 +34,11 @@ class JobNotices:
 
     @property
     def shown(self) -> tuple[JobNotice, ...]:
-        """The newest ones that were shown, oldest first."""
+        """Newest notices that were shown, oldest first."""
         return tuple(self._shown)
 
     def tell(self, topic: str, text: str) -> None:
-        """Tell one line now, or, where many of the topic come, the newest one some seconds later."""
+        """Show one line now or, if many of the topic come, only the newest one some seconds later."""
         period = self._topics.setdefault(topic, _Topic())
         if period.shown_count < _AT_ONCE_MAX:
             period.shown_count += 1
@@ -50,7 +50,7 @@ class JobNotices:
             period.timer = self._later(_PERIOD_MS, lambda: self._period_over(period))
 
     def close(self) -> None:
-        """The job has ended: tell what is held."""
+        """Show the notices that are held back, because the job has ended."""
         for period in self._topics.values():
             self._tell_held(period)
             if period.timer is not None:
@@ -59,7 +59,7 @@ class JobNotices:
 
     def _period_over(self, period: "_Topic") -> None:
         period.timer = None
-        # One line for each period, as long as more come than that.
+        # One line per period, while more notices come than that.
         period.shown_count = _AT_ONCE_MAX if period.held_count else 0
         if self._tell_held(period):
             period.timer = self._later(_PERIOD_MS, lambda: self._period_over(period))
@@ -68,19 +68,19 @@ class JobNotices:
         if not period.held_count:
             return False
         before = period.held_count - 1
-        self._show(period.held.pop() + (f" ({before} more like it before)" if before else ""))
+        self._show(period.held.pop() + (f" ({before} similar ones before it)" if before else ""))
         period.held_count = 0
         return True
 
     def _show(self, text: str) -> None:
-        # Names of jobs and texts of errors are the program's.
+        # Job names and error texts come from the program.
         text = on_one_line(text)
         self._shown.append(JobNotice(self._clock.now_ms(), text))
         _LOG.warning("%s", text)
 
 
 class _Topic:
-    """Notices of one topic in the present period: the number that was told, and the newest that was not."""
+    """Notices of one topic in the current period: the number shown, and the newest one held back."""
 
     def __init__(self) -> None:
         self.shown_count = 0

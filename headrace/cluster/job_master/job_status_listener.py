@@ -1,7 +1,7 @@
-"""JobStatusListener: tells log, user, traces and host of a job's attempts, restarts, states and checkpoints.
+"""JobStatusListener: reports a job's attempts, restarts, states and checkpoints to log, user, traces and host.
 
 Traces have a span of each checkpoint, of the job's start and of each restart. A restart lasts from the failure until
-all subtasks run again; one that fails meanwhile goes on. Runs on the JobMaster's main thread.
+all subtasks run again, including further failures meanwhile. Runs on the JobMaster's main thread.
 Source: Flink JobStatusListener, CheckpointStatsTracker (span Checkpoint), JobInitialization.
 """
 
@@ -27,14 +27,14 @@ _LOG = logging.getLogger(__name__)
 
 ReportSpan = Callable[[Span], None]
 OnAttempt = Callable[[JobGraph, int], None]
-"""Told of each start of a job, before its slots are asked for, and its number: 1, then one more with each restart."""
+"""Called with each start of a job, before its slots are requested, and its number: 1, plus 1 with each restart."""
 CHECKPOINT_SPAN: Final = "Checkpoint"
 INITIALIZATION_SPAN: Final = "JobInitialization"
 _THERE: Final = (ExecutionState.RUNNING, ExecutionState.FINISHED)
 
 
 class JobStatusListener:
-    """One per JobMaster. `report_span` takes spans, and `on_attempt` hears of starts, where anybody wants them."""
+    """One per JobMaster. `report_span` receives spans, and `on_attempt` is called with starts, unless they are None."""
 
     def __init__(
         self,
@@ -60,17 +60,14 @@ class JobStatusListener:
         self._waited_for: Final = set(subtasks)
 
     def attempt_begins(self, number: int) -> None:
-        """Tell of the first attempt, or of one after a restart."""
+        """Report the first attempt, or one after a restart."""
         if self._on_attempt is not None:
             self._on_attempt(self._graph, number)
 
     def restarts(
         self, cause: Failure, delay_ms: float, restart_count: int, newest_id: int | None
     ) -> None:
-        """Tell of a restart, or that the one under way begins anew.
-
-        `newest_id`: of the checkpoint that the job goes on from, if there is one.
-        """
+        """Report a restart, or a failure during one. `newest_id`: the checkpoint from which it continues, or None."""
         self.attempt_begins(restart_count + 1)
         if self._begun_ms is None:
             self._begun_ms = self._clock.now_ms()
@@ -83,12 +80,12 @@ class JobStatusListener:
         )
 
     def status_changed(self, status: JobStatus, cause: ErrorInfo | None) -> None:
-        """Log a state, with all that is known of its cause: the log is read when nobody can ask any more."""
+        """Log a state with the full cause, because the log may be read when no process can answer any more."""
         why = "" if cause is None else f": {cause.text}\n{cause.remote_traceback}".rstrip()
         _LOG.info("job %s (%s) is %s%s", self._graph.name, self._graph.job_id, status.name, why)
 
     def execution_changed(self, execution: Execution) -> None:
-        """End the start or restart under way once all subtasks run or have finished."""
+        """End the current start or restart once all subtasks run or have finished."""
         subtask = execution.attempt_id.execution_vertex_id
         if execution.state not in _THERE:
             self._waited_for.add(subtask)

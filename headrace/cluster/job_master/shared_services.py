@@ -1,4 +1,4 @@
-"""JobManagerSharedServices: what the Dispatcher of a cluster gives to each of its JobMasters.
+"""JobManagerSharedServices: services that the Dispatcher of a cluster passes to each of its JobMasters.
 
 Source: Flink JobManagerSharedServices.
 """
@@ -20,9 +20,9 @@ class JobManagerSharedServices:
     """Services that the Dispatcher shares with all JobMasters of one cluster.
 
     `run_blocking` runs calls that wait for files or other systems, concurrently with the main thread; `start_blocking`
-    starts those that nobody awaits. `report_span` takes spans of checkpoints and restarts, if anybody reports them.
-    `fence` is called before whatever changes checkpoints or output, and raises where this process does not lead its
-    cluster any more. `on_attempt` is told of starts of jobs.
+    starts such calls without awaiting them. `report_span` takes spans of checkpoints and restarts, None without
+    reporters. `fence` is called before any change of checkpoints or output, and raises if this process no longer leads
+    its cluster. `on_attempt` is called with each start of a job.
     """
 
     leader_retrieval_address: str
@@ -37,4 +37,4 @@ class JobManagerSharedServices:
 
 
 OnTerminal = Callable[[JobResult, bool], Awaitable[None]]
-"""Records that a job has ended, before anything of it is deleted; also whether its newest checkpoint has to stay."""
+"""Records that a job has ended, before any of its files is deleted, and whether its newest checkpoint must stay."""

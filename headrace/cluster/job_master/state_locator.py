@@ -1,6 +1,6 @@
 """StateLocator: finds the operators, the subtask or the stored checkpoint whose state a client wants to read.
 
-A running subtask is asked through its TaskManager. Runs on the JobMaster's main thread.
+A running subtask is queried through its TaskManager. Runs on the JobMaster's main thread.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -28,13 +28,13 @@ from headrace.rpc.errors import AskTimeoutError, RecipientUnreachableError, RpcC
 from headrace.rpc.proxies import with_timeout
 
 _ANSWER_MARGIN_MS: Final = 4_000.0
-"""Patience for the answer of a TaskManager beyond the time of the read itself.
+"""Time in ms to wait for the answer of a TaskManager beyond the time limit of the read itself.
 
-One second after that time the TaskManager itself answers that the subtask has not come to it."""
+One second after that limit the TaskManager itself answers that the subtask has not processed the read."""
 
 
 class StateLocator:
-    """One per JobMaster."""
+    """Locates state for one JobMaster."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class StateLocator:
         newest_checkpoint: Callable[[], Awaitable[CompletedCheckpoint | None]],
         settings: Settings,
     ) -> None:
-        """`settings` are the job's over the cluster's."""
+        """Set up the locator; `settings` are the job's over the cluster's."""
         self._scheduler: Final = scheduler
         self._task_managers: Final = task_managers
         self._newest_checkpoint: Final = newest_checkpoint
         self._settings: Final = settings
 
     def operators(self) -> tuple[OperatorDescription, ...]:
-        """All operators of the job, in topological order of their vertices."""
+        """Return all operators of the job, in topological order of their vertices."""
         return tuple(_described(vertex, operator) for vertex, operator in self._all())
 
     def operator(self, named: str) -> OperatorDescription:
-        """The operator with this uid, else with this id, else with this name. UnknownOperatorError."""
+        """Return the operator with this uid, or else id, or else name. UnknownOperatorError if there is none."""
         return _described(*self._find(named))
 
     async def latest_checkpoint(self) -> StoredCheckpoint | None:
@@ -70,11 +70,14 @@ class StateLocator:
         )
 
     async def read(self, request: StateReadRequest) -> SubtaskState:
-        """Ask the subtask. UnknownOperatorError, StateReadError."""
+        """Read state from the subtask.
+
+        UnknownOperatorError if there is no such operator; StateReadError if the read fails.
+        """
         vertex, operator = self._find(request.operator)
         index = request.subtask_index
         if not 0 <= index < vertex.parallelism:
-            reason = f"'{vertex.name}' has {vertex.parallelism} of them, counted from 0"
+            reason = f"'{vertex.name}' has {vertex.parallelism} subtasks, counted from 0"
             raise SubtaskNotReadableError(f"subtask {index}", reason)
         name = f"'{vertex.subtask_name(index)}'"
         execution = self._scheduler.executions.current(ExecutionVertexId(vertex.vertex_id, index))
@@ -96,12 +99,12 @@ class StateLocator:
             RpcConnectionError,
             StaleLeaderError,
         ) as error:
-            reason = f"TaskManager {resource_id} does not answer{self._since(execution)}"
+            reason = f"TaskManager {resource_id} does not respond{self._since(execution)}"
             raise SubtaskNotReadableError(name, reason) from error
         return SubtaskState(attempt_id.attempt_number, resource_id.name, result)
 
     def _since(self, execution: Execution) -> str:
-        """Describe how the attempt has changed since it was asked; empty if it still runs."""
+        """Return a clause about the attempt's change since the request; empty if it still runs."""
         if self._scheduler.executions.find(execution.attempt_id) is None:
             return " and the subtask restarts"
         state = execution.state

@@ -1,8 +1,8 @@
-"""Blocklist: hosts on which TaskManagers are lost again and again, and that get no slots for a while. Pure.
+"""Blocklist: hosts that lose TaskManagers repeatedly, and whose slots are avoided for a while. Pure.
 
-A blocked host serves only what no other TaskManager can serve: a cluster whose hosts are all blocked goes on. Where
-TaskManagers come on demand, others are given the time to come (BlockedHostPatience).
-Source: Flink BlocklistTracker, MARK_BLOCKED; there whoever blocks a host decides when, here losses do.
+Slots of a blocked host are used only if no other TaskManager has any: a cluster whose hosts are all blocked goes on. If
+TaskManagers start on demand, jobs wait a while for others (BlockedHostPatience).
+Source: Flink BlocklistTracker, MARK_BLOCKED; there a caller blocks a host, here losses do.
 """
 
 from collections import deque
@@ -19,13 +19,13 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId
 
 BLOCKED_HOST_PATIENCE_MS: Final = 20_000.0
-"""Time for which a job leaves free slots of blocked hosts alone while TaskManagers elsewhere may come."""
+"""Time in ms for which a job leaves free slots of blocked hosts unused while TaskManagers may start elsewhere."""
 _PASSED_OVER_LEAST: Final = 3
-"""TaskManagers on blocked hosts that a job of few slots may pass over."""
+"""Number of TaskManagers on blocked hosts that even a job with few slots may pass over."""
 
 
 class Blocklist:
-    """Counts losses by host, at most `_HOSTS_MAX` of them. Times are those of one clock, in ms."""
+    """Counts losses by host, for at most `_HOSTS_MAX` hosts. Times are those of one clock, in ms."""
 
     _HOSTS_MAX: Final = 10_000
 
@@ -37,7 +37,7 @@ class Blocklist:
         self._blocked_until_ms: dict[str, float] = {}
 
     def task_manager_lost(self, host: str, now_ms: float) -> str:
-        """Count the loss of a TaskManager; return a sentence where that blocks its host, else an empty text."""
+        """Count the loss of a TaskManager; return a sentence if that blocks its host, otherwise an empty text."""
         if self._losses_max == 0 or self.is_blocked(host, now_ms):
             return ""
         losses = self._losses.pop(host, deque[float]())
@@ -52,12 +52,12 @@ class Blocklist:
         self._blocked_until_ms[host] = now_ms + self._duration_ms
         return (
             f"host {host} has lost {len(losses)} TaskManagers within {self._window_ms / 1000:g} s: for "
-            f"{self._duration_ms / 1000:g} s its slots are taken only where no other host has any "
+            f"{self._duration_ms / 1000:g} s its slots are used only if no other host has any "
             f"({BLOCKLIST_LOSSES.key})"
         )
 
     def is_blocked(self, host: str, now_ms: float) -> bool:
-        """Return whether the host is blocked; one whose time is over is forgotten."""
+        """Return whether the host is blocked, and forget a host whose time is over."""
         until_ms = self._blocked_until_ms.get(host)
         if until_ms is None:
             return False
@@ -75,17 +75,17 @@ class _Wait:
 
 
 class BlockedHostPatience:
-    """Decides which jobs pass over free slots of blocked hosts, as a host may put the next TaskManager elsewhere. Pure.
+    """Decides which jobs pass over free slots of blocked hosts, because the next TaskManager may start elsewhere. Pure.
 
-    A job passes over as many TaskManagers as it needs slots, or three, for `BLOCKED_HOST_PATIENCE_MS`; after that it
-    takes what there is, until it has had all its slots. Times are monotonic milliseconds.
+    A job passes over as many TaskManagers as it needs slots, at least three, for `BLOCKED_HOST_PATIENCE_MS`; after that
+    it takes any free slots, until it has had all its slots. Times are monotonic milliseconds.
     """
 
     def __init__(self) -> None:
         self._waits: dict[JobId, _Wait] = {}
 
     def is_waiting(self, job_id: JobId) -> bool:
-        """Return whether a job has passed over a TaskManager, and its wait is not over."""
+        """Return whether a job has passed over a TaskManager, and still waits."""
         return job_id in self._waits and not self._waits[job_id].is_over
 
     def passes_over(
@@ -111,5 +111,5 @@ class BlockedHostPatience:
         return not wait.is_over
 
     def forget_others(self, job_ids: Container[JobId]) -> None:
-        """Forget all jobs but these, which lack slots."""
+        """Forget all jobs except these, which lack slots."""
         self._waits = {job: wait for job, wait in self._waits.items() if job in job_ids}

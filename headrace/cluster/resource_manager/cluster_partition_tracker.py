@@ -1,12 +1,12 @@
 """ClusterPartitionTracker: tracks the data sets that jobs left to the cluster, as TaskManagers report them. Pure.
 
-A data set of which a part was lost is of no use to anybody: its other parts are released, also those of which the
-tracker learns only then; else they would keep their TaskManagers for ever. So are those that were released before they
-were reported. All else comes again with the next reports.
+A data set with a lost part is useless: its other parts are released, including parts of which the
+tracker learns later; otherwise they would keep their TaskManagers forever. The same holds for data sets that were
+released before they were reported. All other facts come again with the next reports.
 
-ClusterPartitionRelease acts on it, on the ResourceManager's main thread. A data set can stay incomplete, because its
-JobMaster or a TaskManager ended too early. It is released once nobody has led its job for
-`resourcemanager.job.timeout`; till then its other parts may be on their way.
+ClusterPartitionRelease releases them on the ResourceManager's main thread. A data set can stay incomplete because its
+JobMaster or a TaskManager ended too early. It is released once its job has had no leader for
+`resourcemanager.job.timeout`; until then its other parts may still arrive.
 Source: Flink ResourceManagerPartitionTrackerImpl, ResourceManager.
 """
 
@@ -31,28 +31,28 @@ from headrace.rpc.endpoint import RpcEndpoint
 _LOG = logging.getLogger(__name__)
 
 DataSetsToRelease = dict[ResourceId, tuple[ClusterDataSetId, ...]]
-"""Data sets that each TaskManager is to release."""
+"""Data sets that each TaskManager must release."""
 _NOTHING: Final = ClusterPartitionReport(-1)
 UNWANTED_KEPT_MAX: Final = 1000
 """Number of data sets without a report that are remembered as lost or released."""
 
 
 class ClusterPartitionTracker:
-    """Tracks which TaskManager holds which data sets.
+    """Tracks the data sets of each TaskManager.
 
-    Changes return the TaskManagers that have to release data sets; one that was not reached reports again, and is then
-    told again.
+    Changes return the TaskManagers that must release data sets; one that could not be reached reports again, and is
+    then returned again.
     """
 
     def __init__(self) -> None:
         self._reports: dict[ResourceId, ClusterPartitionReport] = {}
-        # Lost or released, oldest first: parts of them may still be reported, or for the first time.
+        # Lost or released data sets, oldest first: parts of them may still be reported, even for the first time.
         self._unwanted: dict[ClusterDataSetId, None] = {}
 
     def reported(
         self, resource_id: ResourceId, report: ClusterPartitionReport
     ) -> DataSetsToRelease:
-        """A TaskManager says what it has; one that is older than the last changes nothing."""
+        """Record a TaskManager's report; an older report than the last has no effect."""
         known = self._reports.get(resource_id, _NOTHING)
         if report.change_number < known.change_number:
             return {}
@@ -64,29 +64,29 @@ class ClusterPartitionTracker:
         return self._telling(lost | stale, only=None if lost else resource_id)
 
     def registered(self, resource_id: ResourceId) -> None:
-        """A TaskManager registered again, perhaps as another process: its next report counts, whatever its number."""
+        """Accept any number for the next report of a TaskManager that registered again, perhaps as another process."""
         known = self._reports.get(resource_id)
         if known is not None:
             self._reports[resource_id] = ClusterPartitionReport(-1, known.partitions)
 
     def lost(self, resource_id: ResourceId) -> DataSetsToRelease:
-        """A TaskManager is gone, with everything on it."""
+        """Record the loss of a TaskManager with its data."""
         report = self._reports.pop(resource_id, _NOTHING)
         lost = {each.data_set for each in report.partitions}
         self._unwanted |= dict.fromkeys(lost)
         return self._telling(lost)
 
     def release(self, data_sets: Collection[ClusterDataSetId]) -> DataSetsToRelease:
-        """Release data sets, also parts that are reported only later, as their job may still go on."""
+        """Release data sets, including parts that are reported later, because their job may still run."""
         self._unwanted |= dict.fromkeys(data_sets)
         return self._telling(data_sets)
 
     def incomplete(self) -> tuple[ClusterDataSetId, ...]:
-        """Return those of which parts have not been reported yet, or never will be."""
+        """Return data sets with parts that have not been reported yet, or never will be."""
         return tuple(info.data_set for info in self.data_sets() if not info.is_complete)
 
     def data_sets(self) -> tuple[DataSetInfo, ...]:
-        """Return what there is, and is not being released."""
+        """Return the data sets that exist and are not being released."""
         return tuple(
             DataSetInfo(key, parts[0].partition_count, len({_number(each) for each in parts}))
             for key, parts in sorted(self._parts().items())
@@ -94,7 +94,7 @@ class ClusterPartitionTracker:
         )
 
     def descriptors_of(self, data_set: ClusterDataSetId) -> tuple[ShuffleDescriptor, ...]:
-        """Return where the partitions lie, by their numbers; none of a data set that is not complete, or unknown."""
+        """Return the descriptors of the partitions, by number; empty if the data set is incomplete or unknown."""
         parts = self._parts().get(data_set, [])
         by_number = {_number(each): each.shuffle for each in parts}
         if data_set in self._unwanted or not parts or len(by_number) < parts[0].partition_count:
@@ -104,7 +104,7 @@ class ClusterPartitionTracker:
     def _telling(
         self, data_sets: Iterable[ClusterDataSetId], only: ResourceId | None = None
     ) -> DataSetsToRelease:
-        """Say who of those that have parts of these data sets is to be told."""
+        """Return the TaskManagers that hold parts of these data sets and must be told."""
         wanted = set(data_sets)
         telling: DataSetsToRelease = {}
         held: set[ClusterDataSetId] = set()
@@ -131,7 +131,10 @@ def _number(partition: ClusterPartition) -> int:
 
 
 class ClusterPartitionRelease:
-    """`gateway_of` finds a TaskManager that is registered, or None; `is_led` knows whether a job has a JobMaster."""
+    """Releases the data sets of a cluster.
+
+    `gateway_of` finds a registered TaskManager, or None; `is_led` returns whether a job has a JobMaster.
+    """
 
     def __init__(
         self,
@@ -142,13 +145,13 @@ class ClusterPartitionRelease:
         self._endpoint: Final = endpoint
         self._gateway_of: Final = gateway_of
         self._is_led: Final = is_led
-        # Incomplete ones that are going to be looked at again.
+        # Incomplete data sets that will be checked again.
         self._watched: set[ClusterDataSetId] = set()
         self.tracker: Final = ClusterPartitionTracker()
-        """The data sets as they stand, to be read only."""
+        """Current data sets; read-only."""
 
     def reported(self, resource_id: ResourceId, report: ClusterPartitionReport) -> None:
-        """A TaskManager says what it has."""
+        """Handle a TaskManager's report of its data sets."""
         self._spawn(self.tracker.reported(resource_id, report))
         for data_set in self.tracker.incomplete():
             if data_set not in self._watched:
@@ -156,15 +159,15 @@ class ClusterPartitionRelease:
                 self._look_later(data_set)
 
     def registered(self, resource_id: ResourceId) -> None:
-        """A TaskManager has registered, again perhaps."""
+        """Handle a registration of a TaskManager, perhaps a repeated one."""
         self.tracker.registered(resource_id)
 
     def lost(self, resource_id: ResourceId) -> None:
-        """A TaskManager is gone."""
+        """Handle the loss of a TaskManager."""
         self._spawn(self.tracker.lost(resource_id))
 
     async def release(self, data_set: ClusterDataSetId) -> None:
-        """Have a data set deleted, and wait for the answers; who does not answer is told again when it reports."""
+        """Delete a data set and wait for the answers; a TaskManager without an answer is told again when it reports."""
         await self._release(self.tracker.release([data_set]))
 
     def _look_later(self, data_set: ClusterDataSetId) -> None:
@@ -179,7 +182,10 @@ class ClusterPartitionRelease:
             return
         self._watched.discard(data_set)
         if is_incomplete:
-            _LOG.info("parts of data set %s will not come any more: it is released", data_set)
+            _LOG.info(
+                "releasing data set %s, because its missing parts will not arrive any more",
+                data_set,
+            )
             self._spawn(self.tracker.release([data_set]))
 
     def _spawn(self, to_release: DataSetsToRelease) -> None:
@@ -196,8 +202,8 @@ class ClusterPartitionRelease:
         try:
             report = await gateway.release_cluster_partitions(tuple(data_sets))
         except HeadraceError as error:
-            _LOG.info("%s did not release what it was asked to: %s", resource_id, error)
+            _LOG.info("%s could not release data sets: %s", resource_id, error)
         else:
-            # Only of one that is still there: an answer may come behind its loss.
+            # Only if it is still registered: an answer may come after its loss.
             if self._gateway_of(resource_id) is gateway:
                 self.reported(resource_id, report)

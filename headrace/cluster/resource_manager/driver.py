@@ -1,4 +1,4 @@
-"""Interface to a host with which the ResourceManager starts and stops TaskManagers one at a time, and WorkerHost.
+"""ResourceManagerDriver and WorkerHost: interface through which the ResourceManager starts and stops TaskManagers.
 
 Source: Flink ResourceManagerDriver, ResourceEventHandler.onPreviousAttemptWorkersRecovered.
 """
@@ -14,7 +14,7 @@ from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 
 
 def remedy_where_alike(profile: ResourceProfile, usual: ResourceProfile) -> str:
-    """Say what people can do where all TaskManagers are as `usual`, and none serves `profile`."""
+    """Return advice for people if all TaskManagers are like `usual`, and none serves `profile`."""
     remedies: list[str] = []
     if profile.python_executable.startswith(JOB_ENVIRONMENT):
         remedies.append("leave python.requirements and an interpreter in an archive out of the job")
@@ -26,29 +26,30 @@ def remedy_where_alike(profile: ResourceProfile, usual: ResourceProfile) -> str:
 
 
 class WorkerListener(Protocol):
-    """Reports of the host; every method may be called from any thread."""
+    """Receives reports of the host. Every method may be called from any thread."""
 
     def worker_started(self, worker_id: ResourceId) -> None:
-        """The host has given the worker a place and its process says hello."""
+        """Report that the host has started the worker's process."""
         ...
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
-        """The worker is gone, wanted or not; called exactly once per requested worker."""
+        """Report that the worker has ended, intended or not; called exactly once per requested worker."""
         ...
 
     def worker_decommissioned(self, worker_id: ResourceId, cause: str) -> None:
-        """The host is about to take the worker's place away; called at most once per worker."""
+        """Report that the host is about to remove the worker; called at most once per worker."""
         ...
 
     def interpreter_failed(self, interpreter: str, cause: str, *, recoverable: bool) -> None:
-        """A worker cannot run by an interpreter that profiles name, and terminates; nor can others, if not later.
+        """Report that an interpreter which profiles name cannot run; its workers end.
 
-        Empty: the worker is a usual one, and what its process is given keeps it from starting.
+        `recoverable`: later ones may run. Empty `interpreter`: that of usual workers, whose environment keeps them from
+        starting.
         """
         ...
 
     def host_failed(self, error: BaseException) -> None:
-        """The host itself is gone: fatal."""
+        """Report that the host itself has failed, which is fatal."""
         ...
 
 
@@ -57,38 +58,38 @@ class ResourceManagerDriver(Protocol):
 
     @property
     def max_worker_count(self) -> int | None:
-        """Return the number of workers the host can run at once as it is now, or None if it cannot tell."""
+        """Number of workers that the host can currently run at once, or None if unknown."""
         ...
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        """Say why it can never run a worker that has these resources for slots, and what people can do about it.
+        """Return why the host can never run a worker with these resources for slots, with advice; empty if it can.
 
-        Empty where it can. `usual` is what workers of the usual size have, and too little.
+        `usual` are the resources of usual workers, which are too small.
         """
         ...
 
     def describe_shortage(self) -> str:
-        """Say why a worker has to wait for its place now, and what people can do about it."""
+        """Return why a worker must wait for its place now, with advice for people."""
         ...
 
     def initialize(self, listener: WorkerListener) -> None:
-        """Called once, before any request."""
+        """Set the listener. Called once, before any request."""
         ...
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """Ask for a TaskManager whose ResourceId is `worker_id`. It registers by itself, or terminates.
+        """Start a TaskManager whose ResourceId is `worker_id`. It registers by itself, or terminates.
 
-        `profile`: what it has for slots, memory included; without memory: one of the usual size. It runs by the
-        interpreter that the profile names, and says so of its slots.
+        `profile`: its resources for slots, including memory; without memory: the usual size. It runs with the
+        interpreter that the profile names, and reports this with its slots.
         """
         ...
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """Stop a worker for good, started or not; idempotent. The graceful stop by RPC came before."""
+        """Stop a worker for good, started or not. Idempotent. The graceful stop by RPC came before."""
         ...
 
     async def close(self) -> None:
-        """Stop every worker and wait until none is left."""
+        """Stop every worker and wait until all have ended."""
         ...
 
 
@@ -96,7 +97,7 @@ class ResourceManagerDriver(Protocol):
 class PreviousWorkers:
     """Workers that an earlier ResourceManager has requested and that have not ended.
 
-    `placeless` ones wait for a place on the host. `sized`: those that were asked for because of their size or their
+    `placeless` ones wait for a place on the host. `sized`: those that were requested for their size or their
     interpreter, with both.
     """
 
@@ -108,11 +109,11 @@ class PreviousWorkers:
 
 
 class WorkerHost:
-    """The driver of a cluster for as long as that lives, whichever ResourceManager leads. Implements WorkerListener.
+    """Driver of a cluster for its whole life, under every ResourceManager. Implements WorkerListener.
 
-    It knows which workers live, so that the next ResourceManager gets those of the one before. `worker_name` makes the
-    name of worker n. `ends_with_first_worker`: a worker that cannot start, while none ever could, counts as the end of
-    the host. Used on the main thread, but for the reports of the host.
+    It tracks the living workers, so that the next ResourceManager takes them over. `worker_name` makes the
+    name of worker n. `ends_with_first_worker`: a worker that cannot start, before any other one has started, counts as
+    the end of the host. Used on the main thread, except for the reports of the host.
     """
 
     def __init__(
@@ -126,7 +127,8 @@ class WorkerHost:
         self._worker_name: Final = worker_name
         self._ends_with_first_worker: Final = ends_with_first_worker
         self._name_count = 0
-        # Guards what the host's reports change: they come from any thread, and none may be lost between two leaders.
+        # Guards the state that the host's reports change: they come from any thread, and none may be lost between two
+        # leaders.
         self._lock: Final = threading.Lock()
         self._listener: WorkerListener | None = None
         self._is_started: dict[ResourceId, bool] = {}
@@ -138,19 +140,19 @@ class WorkerHost:
 
     @property
     def max_worker_count(self) -> int | None:
-        """Return the number of workers the host can run at once as it is now, or None if it cannot tell."""
+        """Number of workers that the host can currently run at once, or None if unknown."""
         return self._driver.max_worker_count
 
     def describe_shortage(self) -> str:
-        """Say why a worker has to wait for its place now, and what people can do about it."""
+        """Return why a worker must wait for its place now, with advice for people."""
         return self._driver.describe_shortage()
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        """Say why it can never run a worker of a size; empty where it can. As ResourceManagerDriver."""
+        """Return why the host can never run a worker of a size; see ResourceManagerDriver."""
         return self._driver.refusal_of(profile, usual)
 
     def open(self, listener: WorkerListener) -> PreviousWorkers:
-        """Report to `listener` from now on, and return the workers whose end it will hear of."""
+        """Report to `listener` from now on, and return the workers whose end it will be told."""
         with self._lock:
             is_first, self._listener = self._listener is None, listener
             started = tuple(each for each, is_there in self._is_started.items() if is_there)
@@ -166,14 +168,14 @@ class WorkerHost:
         return PreviousWorkers(placeless, started, sized)
 
     def new_worker_id(self) -> ResourceId:
-        """Make a name that no worker of this cluster has had."""
+        """Return a name that no worker of this cluster has had."""
         self._name_count += 1
         return ResourceId(self._worker_name(self._name_count))
 
     def request_worker(
         self, worker_id: ResourceId, own: ResourceProfile | None, usual: ResourceProfile
     ) -> None:
-        """Ask for a TaskManager of its `own` size and interpreter, or for one of the usual ones."""
+        """Start a TaskManager of its `own` size and interpreter, or a usual one."""
         with self._lock:
             self._is_started[worker_id] = False
             if own is not None:
@@ -181,19 +183,19 @@ class WorkerHost:
         self._driver.request_worker(worker_id, own or usual)
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """Stop a worker for good: no later ResourceManager gets it."""
+        """Stop a worker for good; no later ResourceManager gets it."""
         with self._lock:
             self._forget(worker_id)
         self._driver.release_worker(worker_id)
 
     async def close(self) -> None:
-        """Stop every worker and wait until none is left. Idempotent."""
+        """Stop every worker and wait until all have ended. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             await self._driver.close()
 
     def mark_started(self, worker_id: ResourceId) -> None:
-        """Its TaskManager has registered: to the next ResourceManager it is one that may have slots in use."""
+        """Record that a TaskManager has registered, so that the next ResourceManager expects slots in use."""
         with self._lock:
             self._note_start(worker_id)
             self._has_registered = True
@@ -236,10 +238,10 @@ class WorkerHost:
         if interpreter:
             listener.interpreter_failed(interpreter, cause, recoverable=recoverable)
         elif has_registered or not self._ends_with_first_worker:
-            # It may be this host alone, or a port that is free again later.
+            # Perhaps only this host fails, or a port that is free again later.
             listener.interpreter_failed(interpreter, cause, recoverable=True)
         else:
-            # Not kept for the next ResourceManager, which hears it again where it still holds.
+            # Not kept for the next ResourceManager, which is told again if it still holds.
             listener.host_failed(HostError(cause))
 
     def host_failed(self, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""JobMasters: those that are registered at the ResourceManager. A job without a leader for too long loses its slots."""
+"""JobMasters: the JobMasters registered at the ResourceManager. A job without a leader for too long loses its slots."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
 
 @dataclass(frozen=True)
 class RegisteredJobMaster:
-    """The leader of one job."""
+    """Registered leader of one job."""
 
     job_master_id: JobMasterId
     address: str
@@ -23,7 +23,7 @@ class RegisteredJobMaster:
 
 
 class JobMasters:
-    """JobMasters by job. `on_forgotten(job_id)` hears of jobs that had no leader for too long."""
+    """JobMasters by job. `on_forgotten(job_id)` is called with jobs that had no leader for too long."""
 
     def __init__(
         self,
@@ -42,16 +42,16 @@ class JobMasters:
         )
 
     def find(self, job_id: JobId) -> RegisteredJobMaster | None:
-        """The job's leader, or None."""
+        """Return the job's leader, or None."""
         return self._registered.get(job_id)
 
     def is_leader(self, job_id: JobId, job_master_id: JobMasterId) -> bool:
-        """Whether messages of this session may change what the job needs."""
+        """Return whether messages of this session may change the job's requirements."""
         job_master = self._registered.get(job_id)
         return job_master is not None and job_master.job_master_id == job_master_id
 
     def add(self, job_id: JobId, job_master: RegisteredJobMaster) -> None:
-        """Follow a leader, in place of an earlier one of the same job."""
+        """Monitor a leader, in place of an earlier one of the same job."""
         self.forget(job_id)
         self._registered[job_id] = job_master
         self._heartbeats.monitor_target(
@@ -60,17 +60,17 @@ class JobMasters:
         )
 
     def forget(self, job_id: JobId) -> None:
-        """Follow nobody for the job any more; unknown ones are fine."""
+        """Stop monitoring the leader of a job; no effect if there is none."""
         job_master = self._registered.pop(job_id, None)
         if job_master is not None:
             self._heartbeats.unmonitor_target(job_master.resource_id)
 
     def stop(self) -> None:
-        """Ask nobody any more."""
+        """Stop all heartbeats."""
         self._heartbeats.stop()
 
     def _silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
-        """Keep what the job needs for a while: another leader may come."""
+        """Drop a silent JobMaster, but keep the job's requirements for a while: another leader may come."""
         for job_id, job_master in tuple(self._registered.items()):
             if job_master.resource_id == resource_id:
                 job_master.gateway.disconnect_resource_manager(self._resource_manager_id, loss.text)

@@ -1,8 +1,8 @@
-"""LogCopies: keeps the newest lines of TaskManagers of other hosts in the driver's log folder, for when they are gone.
+"""LogCopies: copies the newest log lines of TaskManagers on other hosts to the driver, for use after their end.
 
-A TaskManager that writes to the driver's folder itself is not copied. Of the others each answered heartbeat brings what
-their `.log` and `.out` have grown by; a process that is killed takes the lines since its last heartbeat with it, and
-those stay on its host alone. Main thread of the ResourceManager; files are written on others.
+A TaskManager that writes to the driver's folder itself is not copied. From the others each answered heartbeat copies
+the growth of their `.log` and `.out`; lines that a killed process wrote after its last heartbeat are not copied, and
+stay only on its host. Main thread of the ResourceManager; files are written on others.
 """
 
 import logging
@@ -30,23 +30,23 @@ _LOG: Final = logging.getLogger(__name__)
 _ENDINGS: Final = (".log", ".out")
 _ANSWER_TIMEOUT_MS: Final = 2_000.0
 _PIECE_MAX_BYTES: Final = 256 * 1024
-"""Bytes that one look copies; of more the newest."""
+"""Most bytes copied at once; of a larger growth only the newest."""
 
 
 class CopiedFile:
-    """Position in one file of a TaskManager, and what of it is to be written next. Pure."""
+    """Position in one file of a TaskManager; chooses the bytes to write next. Pure."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.offset = -_PIECE_MAX_BYTES
-        """Where to read next; negative: from the end."""
+        """Offset of the next read; negative: from the end."""
         self._file_id = ""
         self._left_out_bytes = 0
 
     def take(self, piece: LogPiece) -> bytes:
-        """Return what to append to the copy after reading `piece` at `offset`."""
+        """Return the bytes to append to the copy after reading `piece` at `offset`."""
         if self._file_id and piece.file_id != self._file_id:
-            # The one that was read before was put aside: the new one is read from its own end on.
+            # The previous file was rotated: the new one is read from its own end on.
             self._file_id, self.offset, self._left_out_bytes = "", -_PIECE_MAX_BYTES, 0
             return b"[this file was put aside on its host: lines may be missing here]\n"
         if not self._file_id:
@@ -59,12 +59,16 @@ class CopiedFile:
         if not missing:
             return piece.content
         return (
-            f"[{missing} bytes are left out here: they stay on its host]\n".encode() + piece.content
+            f"[{missing} bytes are omitted here; they are in the file on its host]\n".encode()
+            + piece.content
         )
 
 
 class LogCopies:
-    """One per ResourceManager. Without a `folder`, and with a `headrace.logs.copy-size` of 0, nothing is copied."""
+    """Copies logs for one ResourceManager.
+
+    Without a `folder`, or if `headrace.logs.copy-size` is 0, nothing is copied.
+    """
 
     def __init__(
         self, endpoint: RpcEndpoint, run_blocking: BlockingRunner, folder: Path | None
@@ -72,7 +76,7 @@ class LogCopies:
         self._endpoint: Final = endpoint
         self._run_blocking: Final = run_blocking
         size_bytes = int(endpoint.settings.get_option(LOG_COPY_SIZE))
-        # Half of it is the file, and half the one before it.
+        # One half is for the file, and the other for its predecessor.
         self._file_size_bytes: Final = size_bytes // (2 * len(_ENDINGS))
         self._folder: Final = folder if size_bytes else None
         self._copies: Final[dict[ResourceId, list[tuple[CopiedFile, RotatingFile]]]] = {}
@@ -80,7 +84,7 @@ class LogCopies:
         self._ending: Final[set[ResourceId]] = set()
 
     def heard(self, resource_id: ResourceId, gateway: TaskExecutorGateway, log_folder: str) -> None:
-        """A TaskManager has answered: copy what it has written since, unless that is under way."""
+        """Copy the lines that an answering TaskManager has written since, unless a copy is in progress."""
         if self._folder is not None and log_folder and resource_id not in self._busy:
             self._busy.add(resource_id)
             self._endpoint.spawn(self._copy(self._folder, resource_id, gateway), "copy log files")
@@ -88,7 +92,7 @@ class LogCopies:
     async def end(
         self, resource_id: ResourceId, gateway: TaskExecutorGateway, log_folder: str
     ) -> None:
-        """Copy the last lines of one that has ended or is about to, if it still answers, and close its copies."""
+        """Copy the last lines of a TaskManager that has ended or soon will, if it still answers; close its copies."""
         if self._folder is None or not log_folder:
             return
         self._ending.add(resource_id)
@@ -110,7 +114,7 @@ class LogCopies:
                 if content:
                     await self._run_blocking("copy log files", _writing(copy, content))
         except (HeadraceError, OSError) as error:
-            _LOG.debug("log files of TaskManager %s are not copied now: %s", resource_id, error)
+            _LOG.debug("could not copy log files of TaskManager %s now: %s", resource_id, error)
         finally:
             self._busy.discard(resource_id)
             if resource_id in self._ending:
@@ -128,7 +132,7 @@ class LogCopies:
 
         def look() -> list[tuple[CopiedFile, RotatingFile]]:
             if log_files(folder, name):
-                return []  # It writes there itself.
+                return []  # The TaskManager writes there itself.
             names = [f"{name}{ending}" for ending in _ENDINGS]
             return [
                 (CopiedFile(each), RotatingFile(folder / each, self._file_size_bytes, 1))

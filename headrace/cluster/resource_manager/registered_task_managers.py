@@ -1,4 +1,4 @@
-"""RegisteredTaskManagers: those that are registered at the ResourceManager, each under its newest registration.
+"""RegisteredTaskManagers: the TaskManagers registered at the ResourceManager, each with its newest registration.
 
 Main thread of the ResourceManager. Source: Flink ResourceManager, its taskExecutors.
 """
@@ -31,7 +31,7 @@ _STOP_TIMEOUT_MS: Final = 5_000.0
 
 @dataclass(frozen=True)
 class RegisteredTaskManager:
-    """One registration; `memory` as it told last, at `last_heartbeat_ms`."""
+    """One registration; `memory` as reported last, at `last_heartbeat_ms`."""
 
     registration: TaskExecutorRegistration
     instance_id: InstanceId
@@ -41,7 +41,7 @@ class RegisteredTaskManager:
 
     @property
     def worker_id(self) -> ResourceId:
-        """The name of its worker."""
+        """Id of its worker."""
         return self.registration.location.resource_id
 
     def describe(
@@ -50,7 +50,7 @@ class RegisteredTaskManager:
         held_lock: HeldLock | None = None,
         decommissioned: str = "",
     ) -> TaskManagerInfo:
-        """Return the information on it that is shown to people; a decommissioned one has no slot to give."""
+        """Return its details for people; a decommissioned TaskManager has no free slots."""
         registration, memory = self.registration, self.memory
         slots = matching.slots_of(self.worker_id)
         return TaskManagerInfo(
@@ -80,15 +80,15 @@ class RegisteredTaskManager:
         )
 
     async def ask_to_stop(self, cause: str) -> None:
-        """Ask it to stop; one that does not answer is ended by the host."""
+        """Request its stop; if it does not answer, the host ends it."""
         try:
             await with_timeout(self.gateway, _STOP_TIMEOUT_MS).shut_down(cause)
         except HeadraceError as error:
-            _LOG.debug("%s did not take its stop: %s", self.registration.address, error)
+            _LOG.debug("%s did not confirm its stop: %s", self.registration.address, error)
 
 
 class RegisteredTaskManagers:
-    """TaskManagers by the name of their worker, in the order in which they came."""
+    """TaskManagers by worker id, in the order of registration."""
 
     def __init__(self, endpoint: RpcEndpoint) -> None:
         self._endpoint: Final = endpoint
@@ -99,28 +99,28 @@ class RegisteredTaskManagers:
         return iter(tuple(self._registered.values()))
 
     def find(self, worker_id: ResourceId) -> RegisteredTaskManager | None:
-        """The TaskManager, or None."""
+        """Return the TaskManager, or None."""
         return self._registered.get(worker_id)
 
     def gateway_of(self, worker_id: ResourceId) -> TaskExecutorGateway | None:
-        """The way to it, or None."""
+        """Return its gateway, or None."""
         task_manager = self._registered.get(worker_id)
         return None if task_manager is None else task_manager.gateway
 
     def is_registered(self, worker_id: ResourceId, instance_id: InstanceId) -> bool:
-        """Whether messages of this registration may change anything."""
+        """Return whether messages of this registration still count."""
         task_manager = self._registered.get(worker_id)
         return task_manager is not None and task_manager.instance_id == instance_id
 
     def refuse_stale(self, worker_id: ResourceId, instance_id: InstanceId) -> None:
-        """StaleLeaderError for a registration that has ended, or that another one has followed."""
+        """Raise StaleLeaderError if a registration has ended, or was replaced by another one."""
         if not self.is_registered(worker_id, instance_id):
             raise StaleLeaderError(f"TaskManager {worker_id} is not registered as {instance_id}")
 
     async def connect(
         self, registration: TaskExecutorRegistration
     ) -> TaskExecutorGateway | RegistrationRefused:
-        """Connect back to one that asks to register; refused where that fails, or it has asked again meanwhile."""
+        """Connect back to a TaskManager that registers; refused if that fails, or it has registered again meanwhile."""
         worker_id = registration.location.resource_id
         number = self._registration_numbers.get(worker_id, 0) + 1
         self._registration_numbers[worker_id] = number
@@ -132,13 +132,13 @@ class RegisteredTaskManagers:
                 f"the ResourceManager at {self._endpoint.address} cannot connect back to {address}: {error}"
             )
         if self._registration_numbers[worker_id] != number:
-            return RegistrationRefused("a newer registration of this TaskManager is under way")
+            return RegistrationRefused("a newer registration of this TaskManager is in progress")
         return gateway
 
     def add(
         self, registration: TaskExecutorRegistration, gateway: TaskExecutorGateway
     ) -> InstanceId:
-        """Follow a TaskManager, in place of an earlier registration of it; return the name of this one."""
+        """Add a TaskManager, in place of an earlier registration; return the id of this registration."""
         instance_id = InstanceId.generate(self._endpoint.rpc_service.random)
         now_ms = self._endpoint.clock.now_ms()
         task_manager = RegisteredTaskManager(registration, instance_id, gateway, now_ms)
@@ -146,18 +146,18 @@ class RegisteredTaskManagers:
         return instance_id
 
     def remove(self, worker_id: ResourceId) -> RegisteredTaskManager | None:
-        """Follow it no more; unknown ones are fine."""
+        """Remove a TaskManager; no effect if it is unknown."""
         return self._registered.pop(worker_id, None)
 
     def heartbeat_received(self, worker_id: ResourceId, memory: MemoryUsage | None) -> None:
-        """A TaskManager that is registered says that it lives and what it uses, or that it does not know."""
+        """Record a heartbeat of a registered TaskManager with its memory usage, None if unknown."""
         now_ms = self._endpoint.clock.now_ms()
         self._registered[worker_id] = replace(
             self._registered[worker_id], memory=memory, last_heartbeat_ms=now_ms
         )
 
     async def stop_all(self, cause: str) -> None:
-        """Follow nobody any more, and ask all to stop."""
+        """Forget all TaskManagers, and request their stop."""
         stopped = tuple(self)
         self._registered.clear()
         await asyncio.gather(*(each.ask_to_stop(cause) for each in stopped))

@@ -1,7 +1,7 @@
-"""ResourceManager: the endpoint that owns the cluster's slots and asks the host for workers.
+"""ResourceManager: the endpoint that owns the cluster's slots and requests workers from the host.
 
-It keeps nothing that cannot be rebuilt: slots come from reports, needs from declarations. Losing it disturbs no task:
-the next one takes over the workers, and gives out slots once their TaskManagers have reported or had time to.
+All its state can be rebuilt: slots come from reports, requirements from declarations. Its loss does not affect tasks:
+the next one takes over the workers, and assigns slots once their TaskManagers have reported or had time to.
 Source: Flink ResourceManager, ActiveResourceManager.
 """
 
@@ -95,18 +95,18 @@ _LEAVING: Final = "decommissioned: "
 
 @dataclass(frozen=True)
 class _SlotsReport:
-    """Report of a TaskManager, and the number of changes of its slots' owners when it was asked."""
+    """Report of a TaskManager, and the number of changes of its slots' owners at the time of the request."""
 
     payload: TaskExecutorHeartbeatPayload
     change_number: int
 
 
 class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGateway):
-    """One at a time per cluster. `on_host_failed` hears that the host is gone.
+    """Manages the slots of a cluster; one at a time. `on_host_failed` is called if the host has failed.
 
-    `is_followed`: whether another one follows where this one fails; else the process is told. `close` leaves all
-    TaskManagers to the next one, `shut_down` stops them.
-    `log_folder` is the folder on this host in which TaskManagers of this host write their logs, if they do.
+    `is_followed` returns whether another one will replace this one after a failure; if not, the cluster fails. `close`
+    leaves all TaskManagers to the next one, `shut_down` stops them. `log_folder` is the folder in which TaskManagers of
+    this host write their logs, or None.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         )
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """End, so that the next one follows, or else the cluster fails: slots can no longer be trusted to come."""
+        """End, so that another ResourceManager follows or the cluster fails, because slots may never come any more."""
         if self._is_leaving:
             return
         if self._is_followed():
@@ -185,12 +185,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._workers.open()
 
     async def shut_down(self) -> None:
-        """Stop every TaskManager and end; one that has failed meanwhile has told so."""
+        """Stop every TaskManager and end; a failed ResourceManager has already reported its failure."""
         self._is_shutting_down = True
         await asyncio.wait([self.close_async()])
 
     async def on_stop(self) -> None:
-        """Stop every TaskManager, then have the host end what is left; or leave them to the next ResourceManager."""
+        """Stop every TaskManager, then let the host end the rest; or leave them to the next ResourceManager."""
         self._is_leaving = not self._is_shutting_down
         self._workers.stop_asking()
         self._heartbeats.stop()
@@ -207,7 +207,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     ) -> TaskExecutorRegistrationResponse:
         worker_id = registration.location.resource_id
         if self._is_leaving:
-            return RegistrationRefused("this ResourceManager ends, and another one follows it")
+            return RegistrationRefused("this ResourceManager is ending, and another one follows")
         rejection = self._rejection_of(registration)
         if rejection is not None:
             return RegistrationRejected(rejection)
@@ -236,7 +236,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     def notify_slot_available(
         self, instance_id: InstanceId, slot_id: SlotId, allocation_id: AllocationId
     ) -> None:
-        """Mark a slot as free, unless its TaskManager was let go: that one frees its slots as it ends."""
+        """Mark a slot as free, unless its TaskManager is no longer registered: it frees its slots as it ends."""
         if self._task_managers.is_registered(slot_id.resource_id, instance_id):
             self._slots.handle(SlotFreed(slot_id.resource_id, allocation_id))
 
@@ -269,9 +269,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         return str(mismatch)
 
     def _interpreter_failed(self, interpreter: str, cause: str, recoverable: bool) -> None:
-        """Tell the jobs that lack slots of an interpreter that no worker can run by; empty: the cluster's own.
+        """Tell jobs that lack slots of an interpreter that no worker can run; empty: the cluster's own.
 
-        `recoverable`: one may later, on this host or another one.
+        `recoverable`: a later worker may run it, on this host or another one.
         """
         for entry in self._slots.matching.missing():
             job_master = self._job_masters.find(entry.job_id)
@@ -279,9 +279,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
                 job_master.gateway.notify_not_enough_resources(cause, recoverable)
 
     def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> bool:
-        """Count a TaskManager as lost: tell the JobMasters that used it, and look for another one.
+        """Treat a TaskManager as lost: tell the JobMasters that used it, and look for a replacement.
 
-        Return whether it was registered: without effect otherwise.
+        Returns whether it was registered; no effect otherwise.
         """
         task_manager = self._task_managers.remove(worker_id)
         if task_manager is None:
@@ -290,7 +290,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._heartbeats.unmonitor_target(worker_id)
         self._lock_witness.forget(worker_id)
         self.spawn(self._copy_last_lines(task_manager), f"copy the last lines of {worker_id}")
-        _LOG.info("TaskManager %s is lost: %s", worker_id, cause)
+        _LOG.info("TaskManager %s was lost: %s", worker_id, cause)
         host = task_manager.registration.location.host
         blocked = self._blocklist.task_manager_lost(host, self.clock.monotonic_ms())
         if blocked:
@@ -307,12 +307,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         return True
 
     def _decommission(self, worker_id: ResourceId, cause: str) -> None:
-        """Give out no slot of a TaskManager any more, replace it, and have its jobs leave it within the grace."""
+        """Assign no more slots of a TaskManager, replace it, and let its jobs leave it within the grace period."""
         if self._workers.decommissioned(worker_id):
             return
         self._workers.handle(WorkerDecommissioned(worker_id, f"{_LEAVING}{cause}"))
         if not self._workers.decommissioned(worker_id):
-            return  # It has been given up before.
+            return  # The TaskManager was given up before.
         grace_ms = self.settings.duration_ms(DECOMMISSION_GRACE)
         _LOG.info(
             "TaskManager %s is decommissioned, and ends once its jobs have left it, within %g s: %s",
@@ -379,7 +379,8 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
                 )
             job_master = RegisteredJobMaster(job_master_id, address, gateway, resource_id)
             self._job_masters.add(job_id, job_master)
-            # What has begun to leave before it could be told, as after a ResourceManager that has failed.
+            # TaskManagers that started to leave before this JobMaster could be told, e.g. under a failed
+            # ResourceManager.
             for one in self._task_managers:
                 worker_id = one.registration.location.resource_id
                 cause = self._workers.decommissioned(worker_id)
@@ -390,7 +391,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     async def declare_required_resources(
         self, job_master_id: JobMasterId, requirements: ResourceRequirements
     ) -> Acknowledge:
-        # Not before: a slot that its TaskManager has not reported yet would be taken for a missing one.
+        # Not earlier: a slot that its TaskManager has not reported yet would be taken for a missing one.
         await self._workers.await_recovery()
         if not self._job_masters.is_leader(requirements.job_id, job_master_id):
             raise StaleLeaderError(f"JobMaster {job_master_id} does not lead {requirements.job_id}")
@@ -504,7 +505,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._lock_witness.heard(resource_id, answer.payload.lock_watcher_address)
             self._task_managers.heartbeat_received(resource_id, answer.payload.memory)
             self._data_sets.reported(resource_id, answer.payload.cluster_partitions)
-        # What happened while the question was under way may not be in the answer; the next one will have it.
+        # Changes during the request may be missing in the answer; the next one will have them.
         if answer.change_number == self._slots.matching.change_number(resource_id):
             self._slots.handle(SlotsReported(resource_id, answer.payload.slot_report.slots))
 

@@ -1,12 +1,12 @@
-"""Admission: which jobs may take slots although not all that they need are there yet. Pure.
+"""Admission: decides which jobs may take slots before all that they need exist. Pure.
 
-A job runs once it has all its slots. One that cannot have them before another job has freed some would keep those that
-it gets from narrower jobs behind it; and two such jobs would wait for each other. So it takes none, until as many can
-be there at once as it lacks. Jobs that were admitted, and then lost TaskManagers that nobody replaces, may hold what
-others wait for: they are asked to give it back where one of those could run with it.
-A wide job would wait for ever behind a stream of narrower ones. Once it has lost patience, jobs behind it that have no
-slot yet take none either: what others free is left for it. Jobs that have run already go on, or on again: what they
-lack comes sooner back than what they would have to give up.
+A job runs once it has all its slots. A job that must first wait for another one to free some would keep the slots that
+it gets from narrower jobs behind it; and two such jobs would wait for each other. So it takes none until as many can
+be free at once as it lacks. Jobs that were admitted, and then lost TaskManagers without replacement, may hold slots
+that others wait for: they are asked to return them if one of those could run with them. A wide job would wait forever
+behind a stream of narrower ones. Once it has lost patience, jobs behind it that have no slot yet take none either:
+freed slots are left for it. Jobs that have already run go on or restart: the slots that they lack come back sooner than
+the slots that they would have to give up.
 Source: Flink has no such thing: there both wait until `slot.request.timeout` is over.
 """
 
@@ -18,40 +18,40 @@ from headrace.core.ids import JobId
 
 @dataclass(frozen=True)
 class Claim:
-    """Slots that a job has, and those that it needs altogether."""
+    """Slots that a job has, and the number that it needs in total."""
 
     job_id: JobId
     required_count: int
     held_count: int
     has_run: bool = False
-    """Whether it has had slots before."""
+    """True if the job has had slots before."""
 
     @property
     def lacking_count(self) -> int:
-        """Slots that it does not have yet."""
+        """Number of slots that the job lacks."""
         return max(0, self.required_count - self.held_count)
 
 
 @dataclass(frozen=True)
 class Admission:
-    """The claims of jobs that take no slot for now, and how many slots there can be that are promised to nobody."""
+    """Claims of jobs that take no slots for now, and the number of slots that are promised to no job."""
 
     waiting: tuple[Claim, ...] = ()
     left_count: int = 0
     first: JobId | None = None
-    """The job that has lost patience, and gets what others free."""
+    """Job that has lost patience, and gets the slots that others free."""
     behind: frozenset[JobId] = frozenset()
-    """Jobs that could run now, and wait for it."""
+    """Jobs that could run now, but wait for `first`."""
 
     @property
     def held_back(self) -> frozenset[JobId]:
-        """Jobs that take no slot for now."""
+        """Jobs that take no slots for now."""
         return frozenset(claim.job_id for claim in self.waiting)
 
     def to_give_back(self, keeping: Collection[JobId] = ()) -> tuple[JobId, ...]:
-        """Return holders, the last to come first, with whose slots the first job that can be helped could run.
+        """Return the jobs, newest first, with whose slots the first waiting job that can be helped could run.
 
-        Those that are `keeping` what they hold are none of them.
+        Jobs in `keeping` are left out.
         """
         for claim in self.waiting:
             found: list[JobId] = []
@@ -70,10 +70,10 @@ class Admission:
 def admit(
     claims: Sequence[Claim], capacity: int | None, impatient: Collection[JobId] = ()
 ) -> Admission:
-    """Decide by the slots that the cluster can have at most; None where nobody knows: then all are admitted.
+    """Decide which jobs are admitted, by the largest number of slots of the cluster; if that is None, all are.
 
-    `claims` are in order of arrival of the jobs. Those that are `impatient` have waited for too long; one that needs
-    more than the cluster can have waits in vain, and holds up nobody.
+    `claims` are in the order of the jobs' arrival. `impatient` jobs have waited for too long; one that needs more than
+    the cluster can have does not hold up others.
     """
     if capacity is None:
         return Admission()

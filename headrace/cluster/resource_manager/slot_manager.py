@@ -1,4 +1,4 @@
-"""SlotManager: has TaskManagers give jobs the slots that are matched with them, and says how many are missing and why.
+"""SlotManager: allocates matched slots at TaskManagers for jobs, and reports missing slots with the reason.
 
 Main thread of the ResourceManager. Source: Flink FineGrainedSlotManager.
 """
@@ -47,26 +47,26 @@ from headrace.gateways.task_executor import SlotRequest
 from headrace.rpc.endpoint import RpcEndpoint
 
 _PREFERRED_FOR: Final = 10
-"""Patiences after which others go first again: where jobs never end, a wide one may never have its slots."""
+"""Number of patience times after which other jobs go first again, because a wide job may never get its slots."""
 _LOG = logging.getLogger(__name__)
 
 _HELD_BACK: Final = " and takes none before it can have all of them"
-_FIRST: Final = ", which it gets before the jobs behind it, as it has waited for long"
+_FIRST: Final = ", which it gets before later jobs because it has waited for long"
 _ANY_JOB: Final = JobId(bytes(16))
 _NO_BOUND: Final = 1 << 60
 _ASK_BACK_PAUSE_MS: Final = 1_000.0
-"""Interval at which slots are asked back: a job whose tasks have not all ended yet keeps them."""
+"""Interval in ms at which jobs are asked to return slots; a job keeps them until its tasks have ended."""
 _REFUSED_SLOT_PAUSE_MS: Final = 100.0
-"""A refused slot is matched again only after this, so that a refusing TaskManager is not asked in a loop."""
+"""Time in ms before a refused slot is matched again, so that a refusing TaskManager is not asked in a loop."""
 
 
 class SlotManager:
-    """One per ResourceManager. `on_missing` hears after every event how many slots no TaskManager will serve.
+    """Slots of one ResourceManager. `on_missing` is called after every event with the slots that no TaskManager serves.
 
-    TaskManagers that are blocked (`is_blocked`) serve what no other one can; while another worker like one of them may
-    come (`may_another_come`), jobs wait for that for a while. `size_of` a worker tells for which profile
-    it was asked for, if for one. `refusal_of_size(profile, usual)` says why no worker can have these resources, or
-    nothing: who asks for them is told at once. `capacity()`: slots that the cluster can have, if anybody knows.
+    Blocked TaskManagers (`is_blocked`) are used only if no other one has slots; while another worker may start
+    (`may_another_come`), jobs wait for that for a while. `size_of` returns the profile for which a worker was
+    requested, or None. `refusal_of_size(profile, usual)` returns why no worker can have these resources, or nothing:
+    jobs that need them are told at once. `capacity()`: largest number of slots of the cluster, None if unknown.
     """
 
     def __init__(
@@ -112,17 +112,17 @@ class SlotManager:
             slots_per_worker=self._slots_per_worker,
             is_impatient=self._is_impatient,
         )
-        """Slots and needs as they stand, to be read only; `handle` changes them."""
+        """Current slots and requirements, read-only; `handle` changes them."""
         self.waiting_since_ms: dict[JobId, float] = {}
-        """The jobs that lack slots, each with the monotonic time since which it does; to be read only."""
+        """Jobs that lack slots, with the monotonic time in ms since which they do; read-only."""
 
     def handle(self, event: SlotEvent) -> None:
-        """Something about slots or needs has changed."""
+        """Process an event about slots or requirements."""
         self._endpoint.validate_main_thread()
         for action in self.matching.handle(event):
             self._endpoint.spawn(self._allocate(action), f"slot request {action.allocation_id}")
         if isinstance(event, RequirementsDeclared):
-            # Whoever asks again is told again.
+            # A job that declares its needs again is told again.
             self._refused = {one for one in self._refused if one[0] != event.job_id}
         missing = self.matching.missing()
         now_ms = self._endpoint.clock.monotonic_ms()
@@ -132,8 +132,8 @@ class SlotManager:
         self._blocked_host_patience.forget_others(self.waiting_since_ms)
         self._tell_of_preferred()
         missing_count, sized = self._missing(missing)
-        # Free slots that nobody may take yet will serve some of that, and TaskManagers that registered and have not
-        # reported yet.
+        # Free slots that no job may take yet will serve some of these, as will TaskManagers that registered and have
+        # not reported yet.
         awaited = self.matching.awaited_slots()
         held_back_count = sum(
             entry.missing_count
@@ -168,7 +168,7 @@ class SlotManager:
         self._ask_back()
 
     def _passes_over(self, job_id: JobId, worker_id: ResourceId, slot_count: int) -> bool:
-        """Return whether a job waits for another TaskManager than this one on a blocked host; log begin and end."""
+        """Return whether a job passes over a TaskManager on a blocked host; log the begin and end of the wait."""
         patience = self._blocked_host_patience
         was_waiting = patience.is_waiting(job_id)
         is_waiting = patience.passes_over(
@@ -180,21 +180,21 @@ class SlotManager:
         )
         if is_waiting and not was_waiting:
             _LOG.warning(
-                "TaskManager %s is on a blocked host (%s): job %s waits for another one for up to %g s, and then takes "
+                "TaskManager %s is on a blocked host (%s): job %s waits for another one for up to %g s, and then uses "
                 "its slots",
                 worker_id,
                 BLOCKLIST_LOSSES.key,
                 job_id.hex()[:8],
                 BLOCKED_HOST_PATIENCE_MS / 1000,
             )
-            # A timer may come a part of a millisecond early.
+            # A timer may fire a fraction of a millisecond early.
             self._endpoint.schedule_run_async(
                 BLOCKED_HOST_PATIENCE_MS + 1, lambda: self.handle(BlockedHostPatienceEnded())
             )
         elif was_waiting and not is_waiting:
             _LOG.warning(
-                "job %s takes slots of a blocked host, as no TaskManager came on another one: give the cluster more "
-                "hosts, or find out why TaskManagers are lost there",
+                "job %s uses slots of a blocked host, because no TaskManager started on another one: give the cluster "
+                "more hosts, or find out why TaskManagers are lost there",
                 job_id.hex()[:8],
             )
         return is_waiting
@@ -207,12 +207,12 @@ class SlotManager:
         return self._patience_ms <= waited_ms < _PREFERRED_FOR * self._patience_ms
 
     def _tell_of_preferred(self) -> None:
-        """Log once of each job that narrower ones behind it wait for."""
+        """Log once per job that narrower jobs behind it now wait."""
         preferred = self.matching.admission.first
         if preferred is not None and preferred != self._preferred:
             _LOG.warning(
-                "job %s has waited for its slots for more than %g s (%s): it gets what others free, and jobs behind it "
-                "that have none yet wait",
+                "job %s has waited for its slots for more than %g s (%s): it gets the slots that others free, and "
+                "later jobs that have none yet wait",
                 preferred.hex()[:8],
                 self._patience_ms / 1000,
                 WIDE_JOB_PATIENCE.key,
@@ -220,13 +220,13 @@ class SlotManager:
         self._preferred = preferred
 
     def _ask_back(self) -> None:
-        """Have jobs that wait give back slots with which another one could run; those that are busy are asked again."""
+        """Ask waiting jobs to return slots with which another one could run; busy jobs are asked again later."""
         if not self._is_asking_back and self.matching.admission.to_give_back():
             self._is_asking_back = True
             self._endpoint.spawn(self._ask_in_turn(), "slots asked back")
 
     async def _ask_in_turn(self) -> None:
-        """Ask one job after the other, so that where one cannot give, others are chosen as if it had nothing."""
+        """Ask one job after the other, so that if one cannot return slots, others are chosen as if it had none."""
         giving: set[JobId] = set()
         keeping: set[JobId] = set()
         while chosen := [
@@ -248,11 +248,15 @@ class SlotManager:
         try:
             return await job_master.gateway.request_slots_back("another job can run with them")
         except HeadraceError as error:
-            _LOG.info("job %s was asked to give back slots in vain: %s", job_id.hex()[:8], error)
+            _LOG.info(
+                "job %s did not return slots that another job could use: %s",
+                job_id.hex()[:8],
+                error,
+            )
             return False
 
     def _missing(self, missing: Sequence[MissingSlots]) -> tuple[int, Counter[ResourceProfile]]:
-        """Return how many slots of usual TaskManagers are missing, and the sizes of those that need one of their own.
+        """Return the number of missing slots of usual TaskManagers, and the sizes of slots that need one of their own.
 
         JobMasters are told of slots that can never come.
         """
@@ -272,7 +276,7 @@ class SlotManager:
         return self._missing_count(usual, total), sized
 
     def _why_never(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        """Say why no TaskManager of its own size can serve a profile, or nothing."""
+        """Return why no TaskManager of its own size can serve a profile, or nothing."""
         for task_manager in self._task_managers:
             worker_id = task_manager.worker_id
             total = self.matching.total_of(worker_id)
@@ -283,7 +287,7 @@ class SlotManager:
         return self._refusal_of_size(profile, usual)
 
     def _usual_resources(self) -> ResourceProfile:
-        """Return what a TaskManager of the usual size has for slots: as one has told, else by the settings."""
+        """Return the resources for slots of a usual TaskManager, as one has reported or else from the settings."""
         for task_manager in self._task_managers:
             worker_id = task_manager.worker_id
             total = self.matching.total_of(worker_id)
@@ -302,14 +306,14 @@ class SlotManager:
             return
         self._refused.add((entry.job_id, entry.profile))
         what = "TaskManager" if self.matching.are_cut else "slot"
-        # Where it lacks nothing but the interpreter, asking for less would not help.
-        less = ", or have it ask for less" if served.lacks_amounts_of(entry.profile) else ""
+        # If only the interpreter is missing, requesting less would not help.
+        less = ", or request less" if served.lacks_amounts_of(entry.profile) else ""
         job_master.gateway.notify_impossible_profile(
             entry.profile, f"a {what} has {served.shown_for(entry.profile)}; {refusal}{less}"
         )
 
     def _missing_count(self, missing: Sequence[MissingSlots], total: ResourceProfile) -> int:
-        """Return the number of missing slots; those of TaskManagers that one job does not fill are missing too."""
+        """Return the number of missing slots, including those of TaskManagers that one job does not fill."""
         by_job: dict[JobId, Counter[ResourceProfile]] = {}
         for entry in missing:
             job_id = entry.job_id if self.matching.is_exclusive else _ANY_JOB
@@ -332,7 +336,7 @@ class SlotManager:
             self._endpoint.schedule_run_async(_REFUSED_SLOT_PAUSE_MS, lambda: self.handle(answer))
 
     async def _request(self, action: AllocateSlot) -> bool:
-        """Ask a TaskManager to keep a slot for a job; return whether it does."""
+        """Request a slot for a job at a TaskManager; return whether it was accepted."""
         gateway = self._task_managers.gateway_of(action.resource_id)
         job_master = self._job_masters.find(action.job_id)
         if gateway is None or job_master is None:
@@ -361,7 +365,10 @@ def explain_missing(
     free_slot_count: int,
     pending: str,
 ) -> str:
-    """Say which job lacks how many slots, what there is, and what is being waited for; empty where nothing lacks."""
+    """Return a text on the missing slots of each job, the existing slots and pending workers.
+
+    Empty if none is missing.
+    """
     if not missing:
         return ""
     needs = ", ".join(
@@ -377,7 +384,10 @@ def explain_missing(
 
 
 def expected_resources(settings: Settings) -> ResourceProfile:
-    """Return what a TaskManager will have for slots by the settings; memory that they do not name has no bound."""
+    """Return the resources for slots that a TaskManager will have by the settings.
+
+    Memory that they omit is unbounded.
+    """
     if is_memory_total_set(settings):
         parts = memory_parts(settings, 0)
     else:

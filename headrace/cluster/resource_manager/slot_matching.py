@@ -1,13 +1,13 @@
-"""SlotMatching: assigns free slots to the needs of jobs, and knows which job has which slot. Pure.
+"""SlotMatching: assigns free slots to the requirements of jobs, and tracks the owner of each slot. Pure.
 
     FREE --matched--> PENDING --TaskManager accepted--> ALLOCATED
       ^                  | refused, timed out               | freed, or reported empty
       +------------------+----------------------------------+
 
-Requirements are whole sets: what a job declares replaces what it declared before. Exclusive TaskManagers belong to the
-first job that is given a slot of theirs, and are spent once that job needs none any more. A request that names
-resources has a slot cut for it, of what its TaskManager has left; one that does not takes one of the slots that are
-always there, while so much is left. A job that cannot have all its slots before others free some takes none (see
+Requirements are whole sets: a job's declaration replaces its previous one. Exclusive TaskManagers belong to the
+first job that gets one of their slots, and are spent once that job needs no more slots. For a request that names
+resources a slot is cut from the rest of a TaskManager's resources; another request takes one of the permanent slots
+while enough is left. A job that cannot have all its slots before others free some takes none (see
 slot_admission).
 Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, DefaultSlotStatusSyncer.
 """
@@ -25,11 +25,11 @@ from headrace.gateways.messages import SlotStatus
 from headrace.gateways.resource_manager import ResourceRequirement, SlotInfo
 
 _UNKNOWN_JOB: Final = JobId(bytes(16))
-"""Owner of an exclusive TaskManager that is idle when it comes back: nobody knows whose modules it has loaded."""
+"""Owner of an idle exclusive TaskManager that registers again, as it is unknown whose modules it has loaded."""
 
 
 class SlotState(enum.Enum):
-    """States of a slot as the ResourceManager knows it."""
+    """States of a slot as known to the ResourceManager."""
 
     FREE = "FREE"
     PENDING = "PENDING"
@@ -41,7 +41,7 @@ class SlotState(enum.Enum):
 
 @dataclass(frozen=True)
 class RequirementsDeclared:
-    """The whole of what a job needs; empty when it needs nothing more."""
+    """All requirements of a job; empty when it needs no slots any more."""
 
     job_id: JobId
     requirements: tuple[ResourceRequirement, ...]
@@ -65,14 +65,14 @@ class TaskManagerRemoved:
 
 @dataclass(frozen=True)
 class TaskManagerDecommissioned:
-    """The host takes a TaskManager away soon: nobody gets a slot of it, and who has one needs another."""
+    """The host removes a TaskManager soon: no job gets its slots, and jobs that use some need others."""
 
     resource_id: ResourceId
 
 
 @dataclass(frozen=True)
 class SlotsReported:
-    """A heartbeat said how the slots of a TaskManager really stand."""
+    """A heartbeat reported the actual slots of a TaskManager."""
 
     resource_id: ResourceId
     slots: tuple[SlotStatus, ...]
@@ -80,7 +80,7 @@ class SlotsReported:
 
 @dataclass(frozen=True)
 class SlotFreed:
-    """The TaskManager gave up an allocation."""
+    """The TaskManager released an allocation."""
 
     resource_id: ResourceId
     allocation_id: AllocationId
@@ -88,7 +88,7 @@ class SlotFreed:
 
 @dataclass(frozen=True)
 class AllocationAnswered:
-    """The TaskManager accepted the slot request, refused it or did not answer."""
+    """The TaskManager accepted or refused the slot request, or did not answer."""
 
     resource_id: ResourceId
     allocation_id: AllocationId
@@ -114,7 +114,7 @@ SlotEvent = (
 
 @dataclass(frozen=True)
 class AllocateSlot:
-    """The only action: ask the TaskManager to reserve the slot for the job."""
+    """Request to reserve the slot for the job at the TaskManager; the only action."""
 
     resource_id: ResourceId
     slot_index: int
@@ -132,9 +132,9 @@ class MissingSlots:
     required_count: int
     missing_count: int
     is_held_back: bool = False
-    """Whether it takes none before other jobs have freed as many as it lacks."""
+    """True if the job takes none before other jobs have freed as many as it lacks."""
     waits_for: JobId | None = None
-    """The job before which it takes none, as that has waited for too long: itself, where it is that one."""
+    """Job for which this one waits because that has waited for too long; the job itself if it is that one."""
 
 
 @dataclass
@@ -156,12 +156,12 @@ class _Slot:
 class SlotMatching:
     """All slots and all requirements. `new_allocation_id` draws ids.
 
-    TaskManagers are filled in order of arrival; where slots `are_spread_out`, the one that is used least comes next.
-    Those that are blocked (`is_blocked`) come last; they give nothing to a job that `passes_over` them, as it says for
-    the job, the TaskManager and the number of slots that the job needs. Those that were made for requests of one size
-    (`is_sized`) serve no request without one. Where slots are not `are_cut`, all are those that are always there.
-    `capacity()` is the number of slots that there can be, if that is known; a TaskManager has `slots_per_worker` of
-    them. A job `is_impatient` once it has waited for too long.
+    TaskManagers are filled in order of arrival; if slots `are_spread_out`, the least used one comes next. Blocked ones
+    (`is_blocked`) come last; they give no slots to a job that `passes_over` them, which is called with the job, the
+    TaskManager and the number of slots that the job needs. TaskManagers made for requests of one size (`is_sized`)
+    serve no request without a size. Unless slots `are_cut`, all are permanent. `capacity()` is the largest number of
+    slots, None if unknown; a TaskManager has `slots_per_worker` of them. A job `is_impatient` once it has waited for
+    too long.
     """
 
     new_allocation_id: Callable[[], AllocationId]
@@ -183,14 +183,14 @@ class SlotMatching:
     )
     _change_numbers: dict[ResourceId, int] = field(default_factory=dict[ResourceId, int])
     _owners: dict[ResourceId, JobId] = field(default_factory=dict[ResourceId, JobId])
-    """The job to which an exclusive TaskManager belongs."""
+    """Job to which an exclusive TaskManager belongs."""
     _leaving: set[ResourceId] = field(default_factory=set[ResourceId])
-    """Those that were decommissioned."""
+    """TaskManagers that were decommissioned."""
     admission: Admission = field(default_factory=Admission)
-    """Which jobs take no slots for now, as of the last event."""
+    """Jobs that take no slots for now, as of the last event."""
 
     def handle(self, event: SlotEvent) -> list[AllocateSlot]:
-        """Take one event and match again."""
+        """Process an event, then match slots again."""
         match event:
             case RequirementsDeclared(job_id, requirements):
                 if requirements:
@@ -224,7 +224,7 @@ class SlotMatching:
         return self._match(held)
 
     def missing(self) -> list[MissingSlots]:
-        """Return the missing slots of each job: those that no free or pending slot serves."""
+        """Return the missing slots of each job, which no free or pending slot serves."""
         admission = self.admission
         held_back = admission.held_back
         in_line = admission.behind | {admission.first}
@@ -244,7 +244,7 @@ class SlotMatching:
         ]
 
     def _admit(self, held: Mapping[JobId, Counter[ResourceProfile]]) -> Admission:
-        """Decide which jobs take slots. Where slots differ in size, all do: numbers say nothing there."""
+        """Decide which jobs take slots. If slots differ in size all do, because counts mean nothing then."""
         capacity = self.capacity()
         if capacity is None or self._are_sizes_mixed():
             return Admission()
@@ -262,13 +262,16 @@ class SlotMatching:
             )
             for job_id in jobs
         ]
-        # A TaskManager that is there may have another number of slots than the settings of this process say.
+        # A registered TaskManager may have another number of slots than the settings of this process.
         more = sum(len(slots) - self.slots_per_worker for slots in self._slots.values())
         impatient = [job_id for job_id in self._requirements if self.is_impatient(job_id)]
         return admit(claims, capacity + more, impatient)
 
     def _are_sizes_mixed(self) -> bool:
-        """Whether numbers of slots say nothing: where a job names an interpreter, each slot has a TaskManager."""
+        """Return whether counts of slots mean nothing.
+
+        Slots differ in size, or a named interpreter needs a TaskManager.
+        """
         are_of_one = self.slots_per_worker == 1
         return any(
             not (each.profile.is_unspecified and (are_of_one or not each.profile.python_executable))
@@ -282,7 +285,7 @@ class SlotMatching:
         return -(-count // each) * each if self.is_exclusive else count
 
     def _claimed(self, held: Mapping[JobId, Counter[ResourceProfile]]) -> Counter[JobId]:
-        """Slots that each job keeps from the others; of an exclusive TaskManager all."""
+        """Return the slots that each job keeps from the others; of an exclusive TaskManager all."""
         if not self.is_exclusive:
             return Counter({job_id: slots.total() for job_id, slots in held.items()})
         claimed: Counter[JobId] = Counter()
@@ -292,7 +295,7 @@ class SlotMatching:
         return claimed
 
     def idle_task_managers(self) -> list[ResourceId]:
-        """TaskManagers none of whose slots is given away."""
+        """Return TaskManagers without any assigned slot."""
         return [
             resource_id
             for resource_id, slots in self._slots.items()
@@ -300,7 +303,7 @@ class SlotMatching:
         ]
 
     def awaited_slots(self) -> Counter[ResourceId]:
-        """Count the free slots of TaskManagers for which jobs wait that take none before they can have all."""
+        """Count the free slots of TaskManagers that are awaited by jobs which take none before they can have all."""
         awaited: Counter[ResourceId] = Counter()
         if held_back := self.admission.held_back:
             wanted = {
@@ -321,7 +324,7 @@ class SlotMatching:
         return awaited
 
     def spent_task_managers(self) -> list[ResourceId]:
-        """Exclusive TaskManagers that are idle because the job to which they belong needs nothing more."""
+        """Return exclusive TaskManagers that are idle because their job needs no more slots."""
         return [
             resource_id
             for resource_id in self.idle_task_managers()
@@ -329,13 +332,13 @@ class SlotMatching:
         ]
 
     def has_reported(self, resource_id: ResourceId) -> bool:
-        """Return whether a TaskManager has told which slots it has."""
+        """Return whether a TaskManager has reported its slots."""
         return bool(self._slots.get(resource_id))
 
     def slots_of(self, resource_id: ResourceId) -> tuple[SlotInfo, ...]:
-        """Return every slot of a TaskManager with the job that has it, or is about to get it.
+        """Return every slot of a TaskManager with its current or future job.
 
-        Of those that are always there, the free ones for which nothing is left are left out.
+        Free permanent slots for which no resources are left are omitted.
         """
         slots = self._slots.get(resource_id, {})
         free = self.free_of(resource_id)
@@ -351,12 +354,12 @@ class SlotMatching:
         return tuple(found)
 
     def total_of(self, resource_id: ResourceId) -> ResourceProfile:
-        """Return what a TaskManager has for slots altogether."""
+        """Return the total resources of a TaskManager for slots."""
         slots = self._slots.get(resource_id, {}).values()
         return sum_of(slot.profile for slot in slots if not slot.is_cut)
 
     def free_of(self, resource_id: ResourceId) -> ResourceProfile:
-        """Return what no slot of a job takes of it."""
+        """Return the resources of a TaskManager that no job's slot uses."""
         slots = self._slots.get(resource_id, {}).values()
         used = sum_of(slot.profile for slot in slots if slot.state is not SlotState.FREE)
         return self.total_of(resource_id).minus(used)
@@ -370,12 +373,12 @@ class SlotMatching:
         )
 
     def jobs_on(self, resource_id: ResourceId) -> list[JobId]:
-        """Jobs that hold slots of a TaskManager, each once."""
+        """Return the jobs that hold slots of a TaskManager, each once."""
         slots = self._slots.get(resource_id, {}).values()
         return list(dict.fromkeys(slot.job_id for slot in slots if slot.job_id is not None))
 
     def change_number(self, resource_id: ResourceId) -> int:
-        """Grows whenever a slot of the TaskManager changes hands by anything but a report."""
+        """Return a number that grows whenever a slot of the TaskManager changes its owner by anything but a report."""
         return self._change_numbers.get(resource_id, 0)
 
     def _apply_report(self, resource_id: ResourceId, reported: Sequence[SlotStatus]) -> None:
@@ -389,7 +392,7 @@ class SlotMatching:
                 status.slot_id.slot_index, _Slot(status.profile, is_cut=status.is_cut)
             )
             if slot.state is SlotState.PENDING:
-                # The report may have been written before our request arrived; its answer decides.
+                # The report may be older than the arrival of our request; its answer decides.
                 continue
             if status.allocation_id is None:
                 slot.free()
@@ -406,7 +409,7 @@ class SlotMatching:
                 self._changed(resource_id)
 
     def _empty(self, slots: dict[int, _Slot], index: int) -> None:
-        """Nobody has the slot any more: one that was cut is gone."""
+        """Mark a slot as unused, and remove it if it was cut."""
         slots[index].free()
         if slots[index].is_cut:
             del slots[index]
@@ -427,7 +430,7 @@ class SlotMatching:
         self._change_numbers[resource_id] = self._change_numbers.get(resource_id, 0) + 1
 
     def _held(self) -> dict[JobId, Counter[ResourceProfile]]:
-        """Slots of each job by their profiles, but those that end soon."""
+        """Return the slots of each job by profile, without those that end soon."""
         held: defaultdict[JobId, Counter[ResourceProfile]] = defaultdict(Counter)
         for resource_id, slots in self._slots.items():
             if resource_id not in self._leaving:
@@ -439,7 +442,7 @@ class SlotMatching:
     def _unfulfilled(
         self, job_id: JobId, held: Mapping[JobId, Counter[ResourceProfile]]
     ) -> list[tuple[ResourceRequirement, int]]:
-        """The job's requirements, largest first, each with how many of its slots are missing."""
+        """Return the job's requirements, largest first, each with its number of missing slots."""
         requirements = sorted(
             self._requirements[job_id], key=lambda each: order_of_size(each.profile), reverse=True
         )
@@ -487,7 +490,7 @@ class SlotMatching:
     def _choose(
         self, resource_id: ResourceId, slots: dict[int, _Slot], profile: ResourceProfile
     ) -> int | None:
-        """Return a free slot that serves `profile`, or the index of one to cut; None where there is too little left."""
+        """Return a free slot that serves `profile`, or the index of one to cut; None if too little is left."""
         if profile.is_unspecified and self.is_sized(resource_id):
             return None
         is_cut = self.are_cut and not profile.is_unspecified
@@ -506,7 +509,7 @@ class SlotMatching:
         entries = [entry for entry in self._slots.items() if entry[0] not in self._leaving]
         if self.are_spread_out:
             entries = sorted(entries, key=lambda entry: _used_share(entry[1].values()))
-        # Mostly the first one is taken: the others are not even looked at.
+        # Usually the first one is taken, and the others are not examined.
         yield from (entry for entry in entries if not self.is_blocked(entry[0]))
         yield from (entry for entry in entries if self.is_blocked(entry[0]))
 

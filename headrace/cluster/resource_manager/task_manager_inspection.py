@@ -1,7 +1,7 @@
-"""TaskManagerInspection: passes questions of people on to TaskManagers, and keeps the log files of those that ended.
+"""TaskManagerInspection: passes requests of people to TaskManagers, and keeps the log files of ended ones.
 
-The log folder of the cluster lies on the driver's host. TaskManagers of this host write there too, and of others
-LogCopies keeps the newest lines there: they can be read after the end of a TaskManager, or while it does not answer.
+The log folder of the cluster is on the driver's host. TaskManagers of this host write there too, and for others
+LogCopies keeps the newest lines there: they can be read after the end of a TaskManager, or while it does not respond.
 Main thread of the ResourceManager; files are read on others.
 Source: Flink ResourceManager.requestTaskManagerLogList, requestThreadDump.
 """
@@ -40,15 +40,15 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT_MS: Final = 5_000.0
-"""Below the time that who asks the ResourceManager waits, so that the files of one that hangs can still be read."""
+"""Time-out in ms, below that of the ResourceManager's callers, so that files of a hanging process can be read."""
 _LOOK_MS: Final = 5
-"""Time of one look at stacks, which counts where hardly any time is to be between two."""
+"""Time in ms of one stack sample, which matters if samples follow each other closely."""
 
 
 class EndedTaskManagers:
     """The last `count_max` TaskManagers that were registered and are gone, as they were last. Pure.
 
-    The one that ended first is forgotten first; log files are kept as long as their TaskManager is remembered.
+    The oldest end is forgotten first; log files are kept while their TaskManager is remembered.
     """
 
     def __init__(self, count_max: int) -> None:
@@ -59,11 +59,11 @@ class EndedTaskManagers:
         return resource_id in self._ended
 
     def find(self, resource_id: ResourceId) -> TaskManagerInfo | None:
-        """Return one of them as it was last, or None."""
+        """Return the last state of an ended TaskManager, or None."""
         return self._ended.get(resource_id)
 
     def add(self, ended: TaskManagerInfo) -> tuple[ResourceId, ...]:
-        """Remember one; return those that are forgotten for it. None comes back: a lost one may not register again."""
+        """Add one; return those that are forgotten. None comes back: a lost TaskManager may not register again."""
         self._ended[ended.resource_id] = ended
         forgotten = tuple(self._ended)[: max(0, len(self._ended) - self._count_max)]
         for resource_id in forgotten:
@@ -72,9 +72,9 @@ class EndedTaskManagers:
 
 
 class TaskManagerInspection:
-    """One per ResourceManager. `gateway_of` finds a TaskManager that is registered, or None.
+    """Inspection for one ResourceManager. `gateway_of` finds a registered TaskManager, or None.
 
-    Without a `log_folder` nobody in this cluster writes log files where the driver can read them.
+    Without a `log_folder` the driver has no log files of ended TaskManagers.
     """
 
     def __init__(
@@ -92,17 +92,17 @@ class TaskManagerInspection:
         self.copies: Final = LogCopies(endpoint, run_blocking, log_folder)
         """Copies of log files of other hosts."""
         self.ended: Final = EndedTaskManagers(count_max)
-        """Those that ended, to be read only; `task_manager_ended` adds to them."""
+        """Ended TaskManagers, read-only; `task_manager_ended` adds to them."""
 
     def task_manager_ended(self, info: TaskManagerInfo) -> None:
-        """Remember one that is gone, and delete the log files of one that is forgotten for it."""
+        """Remember a TaskManager that has ended, and delete the log files of one that is forgotten."""
         folder = self._log_folder
         for forgotten in self.ended.add(info):
             if folder is not None:
                 self._endpoint.spawn(self._delete(folder, forgotten), f"log files of {forgotten}")
 
     async def log_files(self, resource_id: ResourceId) -> tuple[LogFile, ...]:
-        """Return the log files of a TaskManager, of one that ended too; UnknownTaskManagerError."""
+        """Return the log files of a running or ended TaskManager. UnknownTaskManagerError if it is unknown."""
         name = task_manager_file_name(resource_id)
         return await self._of_either(
             resource_id,
@@ -114,7 +114,7 @@ class TaskManagerInspection:
     async def read_log_file(
         self, resource_id: ResourceId, name: str, offset: int, max_bytes: int
     ) -> LogPiece:
-        """Return part of a log file; UnknownTaskManagerError, LogFileNotFoundError."""
+        """Return part of a log file. UnknownTaskManagerError or LogFileNotFoundError if there is none."""
         process_name = task_manager_file_name(resource_id)
         info = self.ended.find(resource_id)
         place = f"{info.host}:{info.log_folder}" if info is not None and info.log_folder else ""
@@ -138,7 +138,10 @@ class TaskManagerInspection:
         )
 
     def gateway(self, resource_id: ResourceId) -> TaskExecutorGateway:
-        """Return a TaskManager that is registered, for questions that it alone can answer; UnknownTaskManagerError."""
+        """Return the gateway of a registered TaskManager, for requests that only it can answer.
+
+        UnknownTaskManagerError.
+        """
         gateway = self._gateway_of(resource_id)
         if gateway is None:
             raise UnknownTaskManagerError(str(resource_id))
@@ -154,9 +157,9 @@ class TaskManagerInspection:
         delay_ms: int,
         depth_max: int,
     ) -> StackSamples:
-        """Return the samples of all `task_managers` together, without those that do not answer.
+        """Return the merged samples of all `task_managers`, without those that do not answer.
 
-        StackSamplerBusyError where nobody had time for it.
+        StackSamplerBusyError if all of them are busy.
         """
         sampling_ms = min(sample_count * (delay_ms + _LOOK_MS), DURATION_MAX_MS)
         timeout_ms = max(0, sampling_ms) + _ANSWER_TIMEOUT_MS
@@ -167,7 +170,7 @@ class TaskManagerInspection:
                     job_id, vertex_id, subtask_index, sample_count, delay_ms, depth_max
                 )
             except HeadraceError as error:
-                _LOG.info("a TaskManager is left out of stack samples: %s", error)
+                _LOG.info("stack samples omit a TaskManager: %s", error)
                 return error
 
         gateways = [gateway for each in task_managers if (gateway := self._gateway_of(each))]
@@ -177,7 +180,7 @@ class TaskManagerInspection:
         if busy and not any(part.subtask_indexes for part in samples):
             raise busy[0]
         now_ms = self._endpoint.clock.now_ms()
-        # Not here: a vertex may have a thousand subtasks, and this thread serves the cluster.
+        # On another thread: a vertex may have a thousand subtasks, and this thread serves the cluster.
         return await self._run_blocking(
             "merge stack samples", lambda: merged_samples(samples, now_ms)
         )
@@ -190,7 +193,7 @@ class TaskManagerInspection:
         *,
         nothing: Callable[[], T],
     ) -> T:
-        """Ask a TaskManager; where it does not answer, or has ended, `look` into the log folder, if there is one."""
+        """Query a TaskManager; if it does not answer or has ended, call `look` with the log folder, if there is one."""
         gateway, folder = self._gateway_of(resource_id), self._log_folder
         if gateway is None and resource_id not in self.ended:
             raise UnknownTaskManagerError(str(resource_id))
@@ -209,4 +212,4 @@ class TaskManagerInspection:
         try:
             await self._run_blocking("delete log files", lambda: delete_log_files(folder, name))
         except OSError as error:
-            _LOG.warning("log files of TaskManager %s cannot be deleted: %s", resource_id, error)
+            _LOG.warning("could not delete log files of TaskManager %s: %s", resource_id, error)

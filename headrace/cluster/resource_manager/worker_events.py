@@ -1,4 +1,4 @@
-"""Events of a WorkerPool, and the actions that it answers with. Pure.
+"""Events that a WorkerPool processes, and its actions. Pure.
 
 Times are monotonic milliseconds.
 """
@@ -14,7 +14,10 @@ from headrace.core.resource_profile import ResourceProfile
 
 @dataclass(frozen=True)
 class WorkersRecovered:
-    """The host has these workers of an earlier ResourceManager, who come back now. `sized`: see PreviousWorkers."""
+    """The host has these workers of an earlier ResourceManager, which will register again.
+
+    `sized`: see PreviousWorkers.
+    """
 
     placeless: tuple[ResourceId, ...]
     started: tuple[ResourceId, ...]
@@ -25,16 +28,16 @@ class WorkersRecovered:
 
 @dataclass(frozen=True)
 class RecoveryEnded:
-    """All of them have come back, or there was time enough: from now on it counts what jobs need."""
+    """All earlier workers have registered, or had time to: from now on the requirements of jobs count."""
 
 
 @dataclass(frozen=True)
 class SlotsMissing:
-    """The number of slots wanted beyond those of registered workers; `idle` are the workers without any job.
+    """Number of slots needed beyond those of registered workers; `idle` are the workers without any job.
 
-    Those of them that are `spent` can serve no other job, and are not to wait for one. `sized`: the resources of each
-    missing slot that needs a worker of its own size. Those that are `awaited` have slots for which jobs wait that take
-    none before they can have all: to give such a worker up would be to ask for another at once.
+    Those of them that are `spent` can serve no other job, and must not wait for one. `sized`: the resources of each
+    missing slot that needs a worker of its own size. The `awaited` ones have slots for jobs that take
+    none before they can have all: releasing such a worker would only mean requesting another one.
     """
 
     slot_count: int
@@ -46,7 +49,7 @@ class SlotsMissing:
 
 @dataclass(frozen=True)
 class WorkerStarted:
-    """The host gave the worker a place."""
+    """The host has started the worker."""
 
     worker_id: ResourceId
 
@@ -60,7 +63,7 @@ class WorkerRegistered:
 
 @dataclass(frozen=True)
 class WorkerTerminated:
-    """The host says that the worker is gone."""
+    """The host reports that the worker has ended."""
 
     worker_id: ResourceId
     diagnostics: str
@@ -68,7 +71,7 @@ class WorkerTerminated:
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """The worker's TaskManager stopped answering, said goodbye or was rejected: the process is not wanted any more.
+    """The worker's TaskManager does not respond, has ended or was rejected, so that its process is not needed any more.
 
     `job_ids`: the jobs that had slots there.
     """
@@ -80,7 +83,7 @@ class WorkerLost:
 
 @dataclass(frozen=True)
 class WorkerDecommissioned:
-    """The host takes the worker's place away soon."""
+    """The host will remove the worker soon."""
 
     worker_id: ResourceId
     cause: str
@@ -88,14 +91,14 @@ class WorkerDecommissioned:
 
 @dataclass(frozen=True)
 class IdleReleaseAgreed:
-    """The idle TaskManager holds nothing that somebody still reads."""
+    """The idle TaskManager holds no results that are still read."""
 
     worker_id: ResourceId
 
 
 @dataclass(frozen=True)
 class TimePassed:
-    """The clock was read."""
+    """Time has passed; the clock was read."""
 
 
 PoolEvent = (
@@ -117,7 +120,7 @@ PoolEvent = (
 
 @dataclass(frozen=True)
 class RequestWorker:
-    """Ask the host for a worker: one with these resources for slots, or, without a profile, one as the settings say."""
+    """Request a worker from the host: with these resources for slots or, without a profile, as set by the settings."""
 
     worker_id: ResourceId
     profile: ResourceProfile | None = None
@@ -125,7 +128,7 @@ class RequestWorker:
 
 @dataclass(frozen=True)
 class ReleaseWorker:
-    """Stop the worker by RPC where it is registered, then have the host stop it."""
+    """Stop the worker by RPC if it is registered, then through the host."""
 
     worker_id: ResourceId
     cause: str
@@ -133,14 +136,14 @@ class ReleaseWorker:
 
 @dataclass(frozen=True)
 class AskWhetherReleasable:
-    """Ask the idle TaskManager whether anybody still reads from it."""
+    """Ask the idle TaskManager whether its results are still read."""
 
     worker_id: ResourceId
 
 
 @dataclass(frozen=True)
 class TellShortage:
-    """Tell people that for a while the host has had no place for `worker_count` workers that are needed."""
+    """Tell people that the host has had no place for `worker_count` needed workers for a while."""
 
     worker_count: int
 

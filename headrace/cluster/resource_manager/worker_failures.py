@@ -1,4 +1,4 @@
-"""WorkerFailures: the last failure of a worker, and the rate of failed starts, which holds new workers back. Pure.
+"""WorkerFailures: tracks the last failure of a worker, and pauses requests after too many failed starts. Pure.
 
 Times are monotonic milliseconds. Source: Flink ActiveResourceManager (startWorkerFailureRater).
 """
@@ -15,12 +15,12 @@ _NEVER_MS: Final = float("-inf")
 
 @dataclass
 class WorkerFailures:
-    """Failures of workers: where more than `starts_max` a minute fail to start, none is asked for during `pause_ms`."""
+    """Failures of workers; after more than `starts_max` failed starts in a minute, requests pause for `pause_ms`."""
 
     starts_max: float
     pause_ms: float
     last: str = ""
-    """The last failure of any worker; empty before the first."""
+    """Last failure of any worker; empty before the first."""
     _last_ms: float = _NEVER_MS
     _last_jobs: frozenset[JobId] = frozenset()
     _start_times_ms: list[float] = field(default_factory=list[float])
@@ -35,7 +35,7 @@ class WorkerFailures:
         *,
         is_start: bool,
     ) -> None:
-        """Note the failure of a worker, which had slots of these jobs; `is_start`: it had not registered."""
+        """Record the failure of a worker, which had slots of these jobs; `is_start`: it had not registered."""
         self.last = f"{worker_id}: {diagnostics}"
         self._last_ms, self._last_jobs = monotonic_ms, job_ids
         if is_start:
@@ -44,12 +44,12 @@ class WorkerFailures:
                 self._paused_until_ms = monotonic_ms + self.pause_ms
 
     def holds_back(self, monotonic_ms: float) -> bool:
-        """Return whether no worker is to be asked for now."""
+        """Return whether no worker may be requested now."""
         return monotonic_ms < self._paused_until_ms
 
     @property
     def pause_end_ms(self) -> float | None:
-        """The time at which workers are asked for again; None where they are not held back."""
+        """Time at which requests resume; None if they are not paused."""
         return None if self._paused_until_ms == _NEVER_MS else self._paused_until_ms
 
     def time_passed(self, monotonic_ms: float) -> None:
@@ -62,9 +62,9 @@ class WorkerFailures:
         return len(self._recent_ms(monotonic_ms)) * 1000 / _WINDOW_MS
 
     def last_concerns(self, waiting: Mapping[JobId, float]) -> bool:
-        """Return whether the last failure is of interest to jobs that lack slots since these times.
+        """Return whether the last failure concerns jobs that lack slots since these times.
 
-        It came after that, or was of a worker that one of them used.
+        It does if it came later, or the worker was used by one of them.
         """
         return any(
             job_id in self._last_jobs or since_ms <= self._last_ms

@@ -4,14 +4,13 @@
                             | demand fell, timeout              |                        | idle, or unwanted
                             +---------------> released (tombstone) <---------------------+
 
-Two kinds: on demand (workers follow the missing slots) and a fixed pool (always `fixed_count` workers, none given
-up). The host's room may grow and shrink: while it keeps workers from being asked for, it is looked at again and again.
-While a worker on demand is used, `redundant_count` idle ones more are kept. Slots that are too large for a worker have
-workers of their size, one each. The place of a decommissioned worker is another's already; it is released once no job
-has a slot there, or `decommission_grace_ms` is over.
-Workers of an earlier ResourceManager begin as REQUESTED or STARTED; those that were started are not given up unless
-they stay away for `previous_timeout_ms`: whoever has slots there may not have told yet.
-Times are monotonic milliseconds. Source: Flink ActiveResourceManager, StandaloneResourceManager.
+There are two kinds: on demand (workers follow the missing slots) and a fixed pool (always `fixed_count` workers, none
+given up). The host's room may grow and shrink: while it limits requests, it is checked periodically. While a worker on
+demand is used, `redundant_count` more idle ones are kept. Slots that are too large for a usual worker get workers of
+their size, one each. The place of a decommissioned worker already counts as free; the worker is released once no job
+has a slot there, or `decommission_grace_ms` is over. Workers of an earlier ResourceManager begin as REQUESTED or
+STARTED; started ones are not released unless they stay away for `previous_timeout_ms`: jobs with slots there may not
+have registered yet. Times are monotonic milliseconds. Source: Flink ActiveResourceManager, StandaloneResourceManager.
 """
 
 import enum
@@ -47,9 +46,9 @@ from headrace.core.resource_profile import JOB_ENVIRONMENT, ResourceProfile
 
 _TOMBSTONES_MAX: Final = 1000
 _ROOM_CHECK_MS: Final = 1_000.0
-"""Interval at which a host without room for a worker is asked again: nobody tells when it has some."""
+"""Interval in ms at which a host without room for a worker is checked again, because it does not report new room."""
 _SPENT_CHECK_MS: Final = 1_000.0
-"""Interval at which a spent worker from which somebody still reads is asked again: others may need its place."""
+"""Interval in ms at which a spent worker whose results are still read is asked again; others may need its place."""
 
 
 class WorkerState(enum.Enum):
@@ -62,10 +61,10 @@ class WorkerState(enum.Enum):
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """The numbers that the pool obeys; `fixed_count` None means on demand, None as a maximum means no limit.
+    """Limits of the pool; `fixed_count` None means on demand, None as a maximum means no limit.
 
-    `max_count` is what the host has room for, `slots_max` what the cluster may have. `environment_timeout_ms`: what a
-    worker has besides to register, where its host makes the Python environment of a job first.
+    `max_count` is the host's room for workers, `slots_max` the limit of the cluster's slots. `environment_timeout_ms`:
+    extra time to register for a worker whose host first makes the Python environment of a job.
     """
 
     slots_per_worker: int
@@ -84,7 +83,7 @@ class PoolLimits:
 
     @property
     def worker_count_max(self) -> int | None:
-        """Workers that there may be: the smaller of the two maxima."""
+        """Largest number of workers: the smaller of the two maxima."""
         if self.slots_max is None:
             return self.max_count
         count = self.slots_max // self.slots_per_worker
@@ -100,14 +99,14 @@ class _Worker:
     is_awaited: bool = False
     profile: ResourceProfile | None = None
     is_previous: bool = False
-    # Why it was decommissioned, and when it ends at the latest.
+    # Cause of its decommissioning, and the latest time of its end.
     leaving: str = ""
     leaves_at_ms: float = 0.0
 
 
 @dataclass
 class WorkerPool:
-    """Every worker of this ResourceManager. `new_worker_id` makes a name that was never used before."""
+    """All workers of this ResourceManager. `new_worker_id` makes a name that was never used before."""
 
     limits: PoolLimits
     new_worker_id: Callable[[], ResourceId]
@@ -127,7 +126,7 @@ class WorkerPool:
         self.failures = WorkerFailures(limits.max_failures_per_minute, limits.retry_interval_ms)
 
     def handle(self, event: PoolEvent, monotonic_ms: float) -> list[PoolAction]:
-        """Take one event and return what is to be done, in order."""
+        """Process an event and return the actions to perform, in order."""
         actions: list[PoolAction] = []
         match event:
             case WorkersRecovered():
@@ -176,25 +175,25 @@ class WorkerPool:
         return [*actions, *self._tell_shortage(monotonic_ms)]
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
-        """Return the reason why a TaskManager of this name may not register, or None if it may."""
+        """Return the reason why a TaskManager with this name may not register, or None if it may."""
         if worker_id in self._tombstones:
-            return f"TaskManager {worker_id} was given up before ({self._tombstones[worker_id]})"
+            return f"TaskManager {worker_id} was released before ({self._tombstones[worker_id]})"
         if worker_id not in self._workers:
-            return f"TaskManager {worker_id} was never asked for by this ResourceManager"
+            return f"TaskManager {worker_id} was not requested by this ResourceManager"
         return None
 
     @property
     def pending_count(self) -> int:
-        """Workers that were asked for and have not registered."""
+        """Number of workers that were requested and have not registered."""
         return sum(w.state is not WorkerState.REGISTERED for w in self._workers.values())
 
     def decommissioned(self, worker_id: ResourceId) -> str:
-        """Return why the host takes a worker away; empty where it does not."""
+        """Return why the host removes a worker; empty if it does not."""
         worker = self._workers.get(worker_id)
         return "" if worker is None else worker.leaving
 
     def may_another_come(self, worker_id: ResourceId, monotonic_ms: float) -> bool:
-        """Return whether a worker like this one is on its way, or may be asked for now; never in a fixed pool."""
+        """Return whether a worker like this one is starting, or may be requested now; False in a fixed pool."""
         if self.limits.fixed_count is not None:
             return False
         profile = self.profile_of(worker_id)
@@ -202,14 +201,14 @@ class WorkerPool:
         return self._pending_of(profile) > 0 or self._allowed(places, monotonic_ms) >= places
 
     def profile_of(self, worker_id: ResourceId) -> ResourceProfile | None:
-        """Return the size of a worker that was asked for because of it; None for the others."""
+        """Return the size for which a worker was requested; None for usual workers."""
         worker = self._workers.get(worker_id)
         return None if worker is None else worker.profile
 
     def describe_pending(self, monotonic_ms: float, waiting: Mapping[JobId, float]) -> str:
-        """Say what the wait for workers is about, for people; empty where nobody is waited for.
+        """Return a text for people on the workers that jobs wait for; empty if there are none.
 
-        `waiting`: the jobs that lack slots, each with the monotonic time since which it does.
+        `waiting`: the jobs that lack slots, each with the monotonic time in ms since which it does.
         """
         parts: list[str] = []
         for state, text in (
@@ -221,15 +220,15 @@ class WorkerPool:
                 waited_s = (monotonic_ms - min(since)) / 1000
                 parts.append(f"{len(since)} worker(s) {text} (for {waited_s:.0f} s)")
         if self.failures.holds_back(monotonic_ms):
-            parts.append("new workers are held back, because too many failed to start")
+            parts.append("requests for new workers are paused because too many failed to start")
         maximum = self.limits.worker_count_max
         are_missing = self._missing_slot_count or +self._missing_sized
         if maximum is not None and len(self._staying) >= maximum and are_missing:
             if maximum == self.limits.max_count:
-                parts.append(f"the host can run no more than {maximum} worker(s)")
+                parts.append(f"the host can run at most {maximum} worker(s)")
             else:
                 parts.append(
-                    f"slotmanager.number-of-slots.max allows no more than {self.limits.slots_max} slot(s)"
+                    f"slotmanager.number-of-slots.max allows at most {self.limits.slots_max} slot(s)"
                 )
         if self.failures.last_concerns(waiting):
             parts.append(f"last failure of a worker: {self.failures.last}")
@@ -285,14 +284,17 @@ class WorkerPool:
             if worker_id not in now_idle:
                 since_ms = None
             elif since_ms is None or worker.is_awaited > is_awaited:
-                # One that was awaited has all its time from now on: another job may come.
+                # An awaited worker gets its full idle time from now on: another job may come.
                 since_ms = monotonic_ms
             self._workers[worker_id] = replace(
                 worker, idle_since_ms=since_ms, is_awaited=is_awaited
             )
 
     def _mark_spent(self, spent: Iterable[ResourceId], monotonic_ms: float) -> list[PoolAction]:
-        """Ask those that have just become so at once; where the answer is no, they are asked again and again."""
+        """Ask workers that have just become spent at once whether they may be released.
+
+        After a refusal they are asked again.
+        """
         actions: list[PoolAction] = []
         for worker_id in spent:
             worker = self._workers.get(worker_id)
@@ -311,7 +313,7 @@ class WorkerPool:
         return min(timeout_ms, _SPENT_CHECK_MS) if worker.is_spent else timeout_ms
 
     def _move(self, worker_id: ResourceId, state: WorkerState, monotonic_ms: float) -> bool:
-        """Move a worker on; return False where it has registered already, or is none of ours."""
+        """Change a worker's state; return False if it has registered already, or is unknown."""
         worker = self._workers.get(worker_id)
         if worker is None or worker.state is WorkerState.REGISTERED:
             return False
@@ -321,10 +323,10 @@ class WorkerPool:
         return True
 
     def _registered(self, worker_id: ResourceId, monotonic_ms: float) -> None:
-        # One that did not hear the answer in time registers again: it serves no further slot.
+        # A worker that did not get the answer in time registers again: it serves no further slot.
         if not self._move(worker_id, WorkerState.REGISTERED, monotonic_ms):
             return
-        # Its slots are about to be matched; until then they must not be asked for again.
+        # Its slots are about to be matched; until then they must not be requested again.
         profile = self.profile_of(worker_id)
         if profile is not None:
             self._missing_sized[profile] -= 1
@@ -362,7 +364,7 @@ class WorkerPool:
                     actions.append(ReleaseWorker(worker_id, cause))
             elif self._is_idle_too_long(worker, monotonic_ms):
                 actions.append(AskWhetherReleasable(worker_id))
-                # Asked again after another timeout where the answer is no or never comes.
+                # Asked again after another timeout if the answer is no or never comes.
                 self._workers[worker_id] = replace(worker, idle_since_ms=monotonic_ms)
         return actions
 
@@ -379,13 +381,13 @@ class WorkerPool:
         return ReleaseWorker(worker_id, cause)
 
     def _remember_given_up(self, worker_id: ResourceId, cause: str) -> None:
-        """Keep the reason for a late registration; one whose reason was dropped is refused as never asked for."""
+        """Keep the reason to refuse a late registration; without it, the worker is refused as not requested."""
         self._tombstones[worker_id] = cause
         if len(self._tombstones) > _TOMBSTONES_MAX:
             del self._tombstones[next(iter(self._tombstones))]
 
     def _converge(self, monotonic_ms: float) -> list[PoolAction]:
-        """Bring the number of workers that are not registered to what is wanted."""
+        """Adjust the number of workers that are not registered to the number needed."""
         if self.limits.fixed_count is not None:
             wanted_new_count = self.limits.fixed_count - len(self._staying)
         else:
@@ -413,7 +415,7 @@ class WorkerPool:
         return actions
 
     def _new_sized(self) -> list[ResourceProfile]:
-        """Return the sizes of workers that are missing and have not been asked for."""
+        """Return the sizes of workers that are missing and have not been requested."""
         return [
             profile
             for profile, count in self._missing_sized.items()
@@ -421,7 +423,7 @@ class WorkerPool:
         ]
 
     def _places(self, profile: ResourceProfile | None) -> int:
-        """Return how many workers of the usual size take as many cores of the host."""
+        """Return the number of usual workers that use as many cores of the host."""
         if profile is None:
             return 1
         return max(1, ceil(ceil(profile.cpu_cores) / self.limits.cores_per_worker))
@@ -437,7 +439,10 @@ class WorkerPool:
         )
 
     def _give_up_surplus(self, default_count: int) -> list[PoolAction]:
-        """Release workers that are not needed and have not registered: so many of the usual size, and of others."""
+        """Release workers that are not needed and have not registered.
+
+        `default_count` usual ones, and surplus sized ones.
+        """
         actions = self._give_up_pending(None, default_count)
         for profile in dict.fromkeys(worker.profile for worker in self._workers.values()):
             if profile is not None:
@@ -464,7 +469,7 @@ class WorkerPool:
 
     @property
     def _redundant_count(self) -> int:
-        """Idle workers that could take another's place."""
+        """Number of idle workers that could replace another one."""
         return sum(
             worker.idle_since_ms is not None and not worker.is_spent and worker.profile is None
             for worker in self._staying
@@ -472,7 +477,7 @@ class WorkerPool:
 
     @property
     def _are_sized_held_back(self) -> bool:
-        """Whether slots that no usual worker serves wait for a place on the host: more than redundancy needs one."""
+        """Return whether slots that need a sized worker wait for a place, which they need more than redundancy does."""
         return bool(self._held_back_count and +self._missing_sized)
 
     def _redundant_missing(self) -> int:
@@ -481,7 +486,7 @@ class WorkerPool:
         return max(0, self.limits.redundant_count - self._redundant_count)
 
     def _is_spare(self, worker: _Worker) -> bool:
-        """Whether an idle worker need not stay, for jobs that wait for its slots or for redundancy."""
+        """Return whether an idle worker is needed neither for jobs that wait for its slots nor for redundancy."""
         if worker.is_awaited:
             return False
         if worker.is_spent or worker.profile is not None or not self._are_any_used:
@@ -513,20 +518,20 @@ class WorkerPool:
 
 
 def _environment_of(worker: _Worker) -> str:
-    """Return the name of the job's environment that the host of a worker makes first; empty where it makes none."""
+    """Return the name of the job's environment that the host of a worker makes first; empty if it makes none."""
     name = "" if worker.profile is None else worker.profile.python_executable
     return name if name.startswith(JOB_ENVIRONMENT) else ""
 
 
 def _absence_of(worker: _Worker) -> str:
-    """Say in which time a worker has not registered."""
+    """Return the time-out within which a worker has not registered, as a clause."""
     if worker.is_previous:
-        return "it did not come back to the next ResourceManager within heartbeat.timeout"
+        return "it did not register at the next ResourceManager within heartbeat.timeout"
     cause = "it did not register within resourcemanager.taskmanager-registration.timeout"
     environment = _environment_of(worker)
     if environment:
         cause += (
-            f" and {INSTALL_TIMEOUT.key}, in which its host had to make the job's Python environment, "
+            f" and {INSTALL_TIMEOUT.key}, which includes the time to make the job's Python environment "
             f"'{environment.removeprefix(JOB_ENVIRONMENT)}'"
         )
     return cause

@@ -1,4 +1,4 @@
-"""Workers: carries out the WorkerPool's decisions at the host, and brings the host's reports to the main thread."""
+"""Workers: performs the WorkerPool's actions at the host, and passes the host's reports to the main thread."""
 
 import asyncio
 import logging
@@ -51,15 +51,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class Workers:
-    """The pool, the host and the clock between them. Runs on the ResourceManager's main thread.
+    """Connects the pool, the host and the clock. Runs on the ResourceManager's main thread.
 
-    Implements WorkerListener, from any thread. `stop(worker_id, cause)` stops a TaskManager by RPC where it is
-    registered; `ask_whether_releasable(worker_id)` asks it whether somebody still reads from it, and answers yes with
-    an IdleReleaseAgreed. `on_terminated(worker_id, diagnostics)` hears that the host says that a worker is gone, and
-    returns whether it was registered and has been dealt with. `on_decommissioned(worker_id, cause)`: the host takes its
-    place away soon. `on_interpreter_failed(interpreter, cause, recoverable)`: no worker can run by this one.
-    `on_host_failed(error)`: the host itself is gone.
-    Workers of an earlier ResourceManager of this cluster are taken over when it opens.
+    Implements WorkerListener, from any thread. `stop(worker_id, cause)` stops a registered TaskManager by RPC;
+    `ask_whether_releasable(worker_id)` asks it whether its results are still read, and answers yes with an
+    IdleReleaseAgreed. `on_terminated(worker_id, diagnostics)` is called when the host reports the end of a worker, and
+    returns whether it was registered and has been handled. `on_decommissioned(worker_id, cause)`: the host removes the
+    worker soon. `on_interpreter_failed(interpreter, cause, recoverable)`: no worker can run with this interpreter.
+    `on_host_failed(error)`: the host itself has failed. `open` takes over the workers of an earlier ResourceManager of
+    this cluster.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Workers:
         self._recovered: Final = asyncio.Event()
 
     def open(self) -> None:
-        """Open the host, with the workers that are there; a fixed pool is asked for at once."""
+        """Open the host with its existing workers; a fixed pool is requested at once."""
         previous = self._host.open(self)
         self._previous = frozenset(previous.started)
         self._awaited = set(previous.started)
@@ -107,16 +107,16 @@ class Workers:
         return worker_id in self._previous
 
     def registered(self, worker_id: ResourceId) -> None:
-        """The TaskManager of a worker has registered, which it may do before the host reports its start."""
+        """Record that the TaskManager of a worker has registered, perhaps before the host reports its start."""
         self._host.mark_started(worker_id)
         self.handle(WorkerRegistered(worker_id))
 
     def reported(self, worker_id: ResourceId) -> None:
-        """A TaskManager has said which slots it has."""
+        """Record that a TaskManager has reported its slots."""
         self._await_no_more(worker_id)
 
     async def await_recovery(self) -> None:
-        """Wait until TaskManagers of an earlier ResourceManager have reported; at once where there are none."""
+        """Wait until TaskManagers of an earlier ResourceManager have reported; return at once if there are none."""
         await self._recovered.wait()
 
     def _await_no_more(self, worker_id: ResourceId) -> None:
@@ -131,34 +131,34 @@ class Workers:
         if self._awaited:
             names = ", ".join(sorted(map(str, self._awaited)))
             _LOG.warning(
-                "%d of %d TaskManager(s) of the ResourceManager before this one have not come back within '%s', and "
-                "are waited for without holding up anybody: %s",
+                "%d of %d TaskManager(s) of the previous ResourceManager have not registered again within '%s'; "
+                "slots are assigned without waiting for them: %s",
                 len(self._awaited),
                 len(self._previous),
                 PREVIOUS_WORKER_RECOVERY_TIMEOUT.key,
                 names,
             )
         elif self._previous:
-            _LOG.info("all %d TaskManager(s) are back", len(self._previous))
+            _LOG.info("all %d TaskManager(s) have registered again", len(self._previous))
         self._recovered.set()
         self.handle(RecoveryEnded())
 
     def stop_asking(self) -> None:
-        """The cluster ends: ask for no more workers and let none register."""
+        """Request no more workers and let none register, because the cluster ends."""
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
 
     async def close(self) -> None:
-        """Have the host end every worker."""
+        """Let the host end every worker."""
         self.stop_asking()
         await self._host.close()
 
     def handle(self, event: PoolEvent) -> None:
-        """Let the pool decide, and do it."""
+        """Let the pool process an event, and perform its actions."""
         if self._is_closing:
             return
-        # The host may grow and shrink: its limit is asked for again each time.
+        # The host may grow and shrink: its limit is read again each time.
         self._pool.limits = replace(self._pool.limits, max_count=self._host.max_worker_count)
         monotonic_ms = self._endpoint.clock.monotonic_ms()
         for action in self._pool.handle(event, monotonic_ms):
@@ -177,52 +177,52 @@ class Workers:
     def _tell_shortage(self, worker_count: int) -> None:
         shortage = self._host.describe_shortage()
         failure = self._pool.failures.last.split("\n", 1)[0]
-        last = f" (the last one that ended: {failure})" if failure else ""
-        _LOG.warning("%d TaskManager(s) are waited for: %s%s", worker_count, shortage, last)
+        last = f" (last failure: {failure})" if failure else ""
+        _LOG.warning("%d TaskManager(s) are missing: %s%s", worker_count, shortage, last)
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
-        """Return the reason why a TaskManager of this name may not register, or None if it may."""
+        """Return the reason why a TaskManager with this name may not register, or None if it may."""
         if self._is_closing:
             return "the cluster is shutting down"
         return self._pool.refusal_of(worker_id)
 
     def profile_of(self, worker_id: ResourceId) -> ResourceProfile | None:
-        """Return the size of a worker that was asked for because of it; None for the others."""
+        """Return the size for which a worker was requested; None for usual workers."""
         return self._pool.profile_of(worker_id)
 
     def may_another_come(self, worker_id: ResourceId) -> bool:
-        """Return whether a worker like this one is on its way, or may be asked for now."""
+        """Return whether a worker like this one is starting, or may be requested now."""
         return self._pool.may_another_come(worker_id, self._endpoint.clock.monotonic_ms())
 
     def decommissioned(self, worker_id: ResourceId) -> str:
-        """Return why the host takes a worker away; empty where it does not."""
+        """Return why the host removes a worker; empty if it does not."""
         return self._pool.decommissioned(worker_id)
 
     def refusal_of_size(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        """Say why there can be no worker with these resources for slots; empty where there can."""
+        """Return why no worker can have these resources for slots; empty if one can."""
         if self._pool.limits.fixed_count is not None:
-            alike = f"{FIXED_POOL_SIZE.key} keeps all TaskManagers alike"
+            alike = f"{FIXED_POOL_SIZE.key} gives all TaskManagers the same size"
             return f"{alike}: unset it, or {remedy_where_alike(profile, usual)}"
         return self._host.refusal_of(profile, usual)
 
     def slot_capacity(self) -> int | None:
-        """Return the slots that there can be as the host is now, where that is known."""
+        """Return the largest number of slots that the host can currently provide, or None if unknown."""
         limits = replace(self._pool.limits, max_count=self._host.max_worker_count)
         count = limits.worker_count_max if limits.fixed_count is None else limits.fixed_count
         return None if count is None else count * limits.slots_per_worker
 
     @property
     def pending_count(self) -> int:
-        """Workers that were asked for and have not registered."""
+        """Number of workers that were requested and have not registered."""
         return self._pool.pending_count
 
     @property
     def start_failures_per_second(self) -> float:
-        """Workers that failed before they registered, in the last minute."""
+        """Rate of workers that failed before they registered, over the last minute."""
         return self._pool.failures.starts_per_second(self._endpoint.clock.monotonic_ms())
 
     def describe_pending(self, waiting: Mapping[JobId, float]) -> str:
-        """Say what the wait of jobs for workers is about, for people; see WorkerPool."""
+        """Return a text for people on the workers that jobs wait for; see WorkerPool."""
         return self._pool.describe_pending(self._endpoint.clock.monotonic_ms(), waiting)
 
     # WorkerListener: any thread
@@ -250,7 +250,7 @@ class Workers:
         self._endpoint.run_async(lambda: self._on_host_failed(error))
 
     async def _release(self, worker_id: ResourceId, cause: str) -> None:
-        """Stop a worker by RPC first, so that its TaskManager can say goodbye, and then by the host."""
+        """Stop a worker first by RPC, so that its TaskManager can disconnect, and then through the host."""
         await self._stop(worker_id, cause)
         self._host.release_worker(worker_id)
 
@@ -265,12 +265,12 @@ class Workers:
 
 
 def worker_names(prefix: str) -> Callable[[int], str]:
-    """`<prefix>-tm-<n>`."""
+    """Return a function that makes names of the form `<prefix>-tm-<n>`."""
     return lambda number: f"{prefix}-tm-{number}"
 
 
 def worker_profile(settings: Settings) -> ResourceProfile:
-    """Return what a host gives every TaskManager of the usual size; no cores: as many as it gives a task."""
+    """Return the resources of a usual TaskManager; 0 cores: as many as the host gives a task."""
     return ResourceProfile(
         cpu_cores=settings.get_option(CPU_CORES),
         external_resources=external_resource_amounts(settings),

@@ -1,4 +1,4 @@
-"""Offers slots and runs tasks in them: the one door between control plane and data plane.
+"""Offers slots and runs tasks in them: the only link between control plane and data plane.
 
 Neighbours: the only control-plane folder that imports `task`, `network`, `operators` and `state`.
 Start reading: `task_executor`, then `task_slot_table` and `deployment`.

@@ -1,6 +1,6 @@
-"""ClusterPartitions: keeps the results on a TaskManager that outlive their job, and reports them.
+"""ClusterPartitions: keeps results on a TaskManager that outlive their job, and reports them.
 
-They stay where they were written, and no JobMaster releases them: only the ResourceManager does, or the end of the
+They stay where they were written, and no JobMaster releases them; only the ResourceManager does, or the end of the
 TaskManager. Main thread of the TaskExecutor. Source: Flink TaskExecutorPartitionTrackerImpl.
 """
 
@@ -15,28 +15,28 @@ from headrace.gateways.messages import (
 
 
 class StoredPartitions(Protocol):
-    """The results on this TaskManager: those of the network's ResultPartitionManager."""
+    """Results on this TaskManager, as the network's ResultPartitionManager holds them."""
 
     @property
     def partition_count(self) -> int:
-        """Results that somebody may still read."""
+        """Number of results that may still be read."""
         ...
 
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        """Drop results; unknown ones are passed over."""
+        """Drop results; unknown ids are ignored."""
         ...
 
     def holds(self, partition_id: ResultPartitionId) -> bool:
-        """Whether a result is here."""
+        """Return whether a result exists here."""
         ...
 
     def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        """Drop all results of a job, but for those in `kept`."""
+        """Drop all results of a job except those in `kept`."""
         ...
 
 
 class ClusterPartitions:
-    """Cluster partitions of one TaskManager. `stored` knows them and the results of jobs."""
+    """Cluster partitions of one TaskManager. `stored` holds them and the results of jobs."""
 
     def __init__(self, stored: StoredPartitions) -> None:
         self._stored: Final = stored
@@ -44,7 +44,7 @@ class ClusterPartitions:
         self._change_number = 0
 
     def promote(self, partitions: Iterable[ClusterPartition]) -> None:
-        """Give results to the cluster. Idempotent; results that are not here are passed over."""
+        """Keep results for the cluster. Idempotent; results that do not exist here are ignored."""
         new = [
             each
             for each in partitions
@@ -55,7 +55,7 @@ class ClusterPartitions:
             self._change_number += 1
 
     def release(self, data_sets: Collection[ClusterDataSetId]) -> None:
-        """Drop what is here of these data sets; unknown ones are passed over."""
+        """Drop the results of these data sets; unknown ones are ignored."""
         gone = [key for key, each in self._promoted.items() if each.data_set in data_sets]
         if gone:
             self._stored.release(gone)
@@ -64,13 +64,13 @@ class ClusterPartitions:
             self._change_number += 1
 
     def release_of_job(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        """A JobMaster does not need these any more: drop them, but for those that are the cluster's by now."""
+        """Drop results that a JobMaster no longer needs, except cluster partitions."""
         self._stored.release([key for key in partition_ids if key not in self._promoted])
 
     def release_job(self, job_id: JobId) -> None:
-        """A job is over here: drop its results, but for those that are the cluster's."""
+        """Drop the results of a job that has ended here, except cluster partitions."""
         self._stored.release_job(job_id, self._promoted.keys())
 
     def report(self) -> ClusterPartitionReport:
-        """Return all that is here."""
+        """Return all cluster partitions held here."""
         return ClusterPartitionReport(self._change_number, tuple(self._promoted.values()))

@@ -1,7 +1,7 @@
 """Deployment: makes a task, with its partitions, gates and environment, from a deployment descriptor.
 
-This is the one door between the control plane and the data plane. Nothing is unpickled here: user code is loaded by the
-task that runs it. Source: Flink TaskExecutor.submitTask, Task's constructor.
+This is the only link between the control plane and the data plane. Nothing is unpickled here: user code is loaded by
+the task that runs it. Source: Flink TaskExecutor.submitTask, Task's constructor.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ from headrace.task.task_runner import TaskRunner
 
 
 class CheckpointFiles:
-    """Files to which a task writes its parts of checkpoints, at the URIs that each names, and from which it restores.
+    """Checkpoint files of a task: written at the URIs that each checkpoint names, and read for its restore.
 
     Implements SnapshotStorage. `settings` are the job's over the TaskManager's; `copies` are on the TaskManager's disk.
     """
@@ -69,29 +69,29 @@ class CheckpointFiles:
 
 
 class RunningTask(Protocol):
-    """A task as the TaskExecutor sees it; `headrace.task.task.Task` is the real one."""
+    """Task as seen by the TaskExecutor; `headrace.task.task.Task` implements it."""
 
     @property
     def attempt_id(self) -> ExecutionAttemptId:
-        """Return the id of the attempt that the task runs."""
+        """Id of the attempt that the task runs."""
         ...
 
     @property
     def state(self) -> ExecutionState:
-        """The state last reached."""
+        """State that the task has reached."""
         ...
 
     @property
     def thread_ids(self) -> ThreadIds | None:
-        """Return the names of the thread that runs the task, or None before it does."""
+        """Ids of the thread that runs the task, or None before it starts."""
         ...
 
     def start(self) -> None:
-        """Begin; states are reported to the listener."""
+        """Start the task; it reports states to the listener."""
         ...
 
     def deliver_payloads(self, payloads: VertexPayloads) -> None:
-        """Hand over what the descriptor only named; the task waits for it."""
+        """Deliver payloads that the descriptor only named; the task waits for them."""
         ...
 
     def cancel(self) -> None:
@@ -107,42 +107,42 @@ class RunningTask(Protocol):
         ...
 
     def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
-        """Return the task's progress with a checkpoint; None if it does not run yet."""
+        """Return the task's progress with a checkpoint, or None if it is not running yet."""
         ...
 
     def trigger_checkpoint(
         self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
     ) -> None:
-        """Begin a checkpoint here."""
+        """Start a checkpoint at this task."""
         ...
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint is published."""
+        """Notify the task that the checkpoint is published."""
         ...
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """The checkpoint was aborted."""
+        """Notify the task that the checkpoint was aborted."""
         ...
 
     def read_state(self, read: StateRead) -> None:
-        """Begin to read the state of an operator; a task that ends meanwhile may leave it without an answer."""
+        """Start to read the state of an operator; a task that ends meanwhile may leave the read without an answer."""
         ...
 
     def metrics_snapshot(self) -> dict[str, float]:
-        """Metrics by name."""
+        """Return the metrics by name."""
         ...
 
     def user_counters(self) -> tuple[str, ...]:
-        """Return the names, among those of the snapshot, of counters that functions of the user's made."""
+        """Return the names of counters in `metrics_snapshot` that user functions created."""
         ...
 
     def metric_samples(self) -> TaskSamples:
-        """Return the same metrics, those of each operator apart."""
+        """Return the same metrics, separated by operator."""
         ...
 
 
 class TaskFactory(Protocol):
-    """Makes tasks; the seam at which tests put tasks without a data plane."""
+    """Makes tasks; tests replace it to use tasks without a data plane."""
 
     def create(
         self,
@@ -150,16 +150,16 @@ class TaskFactory(Protocol):
         listener: TaskListener,
         external_resources: Mapping[str, tuple[str, ...]] | None = None,
     ) -> RunningTask:
-        """Build what the task needs, without starting it, and without loading any user code.
+        """Build a task without starting it and without loading any user code.
 
-        `external_resources`: the addresses that its slot has of each.
+        `external_resources`: addresses of the slot's resources, by name.
         """
         ...
 
 
 @dataclass(frozen=True)
 class StreamTaskFactory:
-    """Builds real tasks on the data plane of this process. `ingest` is its door for pushed DataFrames."""
+    """Builds tasks on the data plane of this process. `ingest` accepts pushed DataFrames."""
 
     resource_id: ResourceId
     shuffle: ShuffleEnvironment
@@ -179,7 +179,7 @@ class StreamTaskFactory:
         listener: TaskListener,
         external_resources: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Task:
-        """Build a task, its result partitions first: room is reserved for them, or the task cannot run at all."""
+        """Build a task, starting with its result partitions, whose memory must be reserved for the task to run."""
         outputs: list[PartitionOutput] = []
         inputs: list[GateInput] = []
         try:
@@ -219,14 +219,14 @@ class StreamTaskFactory:
         return Task(environment, self.runner, inline_payloads(descriptor))
 
     def _metric_group(self, descriptor: TaskDeploymentDescriptor) -> MetricGroup:
-        """A tree of its own, which goes when the task goes."""
+        """Return a metric tree of its own, which is dropped with the task."""
         index = str(descriptor.attempt_id.subtask_index)
         scope = (*self.metrics.scope, descriptor.job_name, descriptor.vertex.name, index)
         return MetricGroup(self.clock, scope)
 
 
 def inline_payloads(descriptor: TaskDeploymentDescriptor) -> VertexPayloads | None:
-    """The payloads that came with the descriptor; None where it names a blob, or files that must be there before."""
+    """Return the payloads in the descriptor; None if it names a blob, or files that must be fetched first."""
     if descriptor.vertex.payloads is not None or descriptor.artifacts:
         return None
     edges = tuple(deployment.edge for deployment in descriptor.result_partitions)

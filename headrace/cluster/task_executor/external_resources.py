@@ -1,4 +1,4 @@
-"""Resources of a TaskManager: cores, memory, and things such as GPUs that it takes from its host, each with an address.
+"""Resources of a TaskManager: cores, memory, and devices of its host such as GPUs, each with an address.
 
 Source: Flink ExternalResourceOptions, ExternalResourceUtils, TaskExecutorResourceUtils.
 """
@@ -20,8 +20,8 @@ EXTERNAL_RESOURCES: Final = ConfigOption(
     "external-resources",
     str,
     "",
-    "Names of external resources, such as 'gpu', separated by ';': a TaskManager takes as many of each as "
-    "`external-resource.<name>.amount` says (1 where it says nothing). Functions find their addresses with "
+    "Names of external resources, such as 'gpu', separated by ';': a TaskManager takes as many of each as set by "
+    "`external-resource.<name>.amount` (default 1). Functions find their addresses with "
     "get_external_resource_infos of their runtime context. Needs one slot per TaskManager.",
 )
 
@@ -29,7 +29,7 @@ EXTERNAL_RESOURCES: Final = ConfigOption(
 def task_manager_resources(
     settings: Settings, parts: MemoryParts, external_resources: tuple[tuple[str, int], ...]
 ) -> ResourceProfile:
-    """Return what a TaskManager has for slots: cores, by default one for each slot, and its parts of memory."""
+    """Return the resources of a TaskManager for slots: cores, by default one per slot, and its parts of memory."""
     return ResourceProfile(
         cpu_cores=settings.get_option(CPU_CORES)
         or float(settings.get_option(NUMBER_OF_TASK_SLOTS)),
@@ -43,7 +43,10 @@ def task_manager_resources(
 
 
 def external_resource_amounts(settings: Settings) -> tuple[tuple[str, int], ...]:
-    """Return each external resource that one TaskManager takes and how many of it; ConfigurationError says why not."""
+    """Return each external resource of one TaskManager with its amount.
+
+    ConfigurationError if the options are invalid.
+    """
     text = settings.get_option(EXTERNAL_RESOURCES)
     names = dict.fromkeys(name for name in re.split(r"[;,\s]+", text) if name)
     slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
@@ -61,5 +64,5 @@ def _amount(settings: Settings, name: str) -> int:
     key = f"external-resource.{name}.amount"
     text = settings.get(key, "1")
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigurationError(key, text, "it must be a number from 1 on")
+        raise ConfigurationError(key, text, "it must be an integer of at least 1")
     return int(text)

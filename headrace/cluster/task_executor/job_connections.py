@@ -1,6 +1,6 @@
 """JobConnections: a TaskManager's registrations at the JobMasters whose slots it holds.
 
-The connection begins when the ResourceManager asks for a slot and ends with the job's last slot and task here. Once
+The connection begins when the ResourceManager requests a slot and ends with the job's last slot and task here. Once
 registered, all slots that were not accepted yet are offered together. Source: Flink JobLeaderService, JobTable.
 """
 
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobConnection:
-    """One job's JobMaster, registered at or on the way there."""
+    """Connection to one job's JobMaster, registered or registering."""
 
     def __init__(
         self,
@@ -55,22 +55,22 @@ class JobConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the JobMaster has accepted this TaskManager."""
+        """Return whether the JobMaster has accepted this TaskManager."""
         return self.registration.is_registered
 
     @property
     def gateway(self) -> JobMasterGateway:
-        """The JobMaster; only while connected."""
+        """Gateway of the JobMaster; only while connected."""
         gateway = self.registration.gateway
         assert gateway is not None
         return gateway
 
     def leads(self, job_master_id: JobMasterId) -> bool:
-        """Whether messages of this session may change anything here."""
+        """Return whether messages of this session still count."""
         return self.is_connected and job_master_id == self.job_master_id
 
     def fail_slot(self, allocation_id: AllocationId, cause: str) -> None:
-        """Tell the JobMaster that it does not have a slot any more."""
+        """Tell the JobMaster that it has lost a slot."""
         if self.is_connected:
             self.gateway.fail_slot(self._resource_id, allocation_id, cause)
 
@@ -82,9 +82,9 @@ class JobConnection:
 class JobConnections:
     """Connections of all jobs that this TaskManager works for.
 
-    `offers_for(job_id)` gives the job's slots that wait to be accepted; `on_answered(connection, offered, accepted)`
-    hears which of them the JobMaster took: it needs none of the others. `on_lost(job_id, cause)` hears that a JobMaster
-    is gone for now, `on_rejected(job_id, reason)` that it will never take this TaskManager.
+    `offers_for(job_id)` returns the job's slots that are not accepted yet; `on_answered(connection, offered, accepted)`
+    is called with the slots that the JobMaster accepted: it needs none of the others. `on_lost(job_id, cause)` is
+    called when a JobMaster is gone for now, `on_rejected(job_id, reason)` when it will never accept this TaskManager.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class JobConnections:
         self._heartbeats: Final = HeartbeatReceiver(endpoint, self._heartbeat_lost)
 
     def find(self, job_id: JobId) -> JobConnection | None:
-        """The job's connection, or None."""
+        """Return the job's connection, or None."""
         return self._connections.get(job_id)
 
     def refuse_stale(self, job_id: JobId, job_master_id: JobMasterId) -> None:
-        """StaleLeaderError for a session that another one has followed."""
+        """Raise StaleLeaderError for a session that another one has replaced."""
         connection = self._connections.get(job_id)
         if connection is not None and connection.job_master_id != job_master_id:
             raise StaleLeaderError(
@@ -125,7 +125,7 @@ class JobConnections:
             )
 
     def follow(self, job_id: JobId, address: str, job_master_id: JobMasterId) -> None:
-        """Register at the JobMaster that leads the job, unless that is under way or done."""
+        """Register at the JobMaster that leads the job, unless that is in progress or done."""
         known = self._connections.get(job_id)
         if known is not None:
             if known.job_master_id == job_master_id:
@@ -141,7 +141,7 @@ class JobConnections:
             interpret=interpret,
             on_success=lambda _, response: self._registered(connection, response),
             on_rejected=lambda reason: self._on_rejected(job_id, reason),
-            # Its job has ended: slots that wait for it are of use to others.
+            # Its job has ended: its waiting slots can serve other jobs.
             gives_up_when_gone=True,
         )
         connection = JobConnection(job_id, job_master_id, registration, self._resource_id)
@@ -149,7 +149,7 @@ class JobConnections:
         registration.start()
 
     def offer_slots(self, job_id: JobId) -> None:
-        """Offer what was not accepted yet, if the JobMaster can be asked now."""
+        """Offer slots that were not accepted yet, if the JobMaster is connected."""
         connection = self._connections.get(job_id)
         if connection is not None and connection.is_connected:
             connection.offer_number += 1
@@ -158,12 +158,12 @@ class JobConnections:
             )
 
     def heartbeat_received(self, connection: JobConnection) -> None:
-        """The JobMaster asked for a heartbeat."""
+        """Handle a heartbeat of the JobMaster."""
         if connection.job_master_resource_id is not None:
             self._heartbeats.request_received(connection.job_master_resource_id)
 
     def reconnect(self, job_id: JobId, cause: str) -> None:
-        """The JobMaster ended the connection, or is gone: end its tasks, and register again."""
+        """End the tasks of a JobMaster that is gone or has disconnected, and register again."""
         connection = self._connections.get(job_id)
         if connection is None:
             return
@@ -173,13 +173,13 @@ class JobConnections:
         self._on_lost(job_id, cause)
 
     def end_of_job(self, job_id: JobId) -> None:
-        """The JobMaster said that the job is over: no goodbye is needed when the last slot is free."""
+        """Record the end of a job that its JobMaster announced, so that no disconnect message is needed."""
         connection = self._connections.get(job_id)
         if connection is not None:
             connection.is_job_over = True
 
     def close(self, job_id: JobId, reason: str) -> None:
-        """End the connection: nothing of the job is left here."""
+        """Close the connection of a job that has no slot or task here any more."""
         connection = self._connections.get(job_id)
         if connection is None:
             return
@@ -188,7 +188,7 @@ class JobConnections:
         self._forget(connection)
 
     def close_all(self, reason: str) -> None:
-        """The TaskManager ends."""
+        """Close all connections, because the TaskManager ends."""
         for job_id in tuple(self._connections):
             self.close(job_id, reason)
 
@@ -230,7 +230,7 @@ class JobConnections:
             except (AskTimeoutError, MailboxFullError):
                 continue
             except HeadraceError as error:
-                _LOG.info("slot offer to %s failed: %s", job_id, error)
+                _LOG.info("could not offer slots to %s: %s", job_id, error)
             if self._is_newest(connection, number):
                 self._on_answered(connection, offers, accepted)
             return

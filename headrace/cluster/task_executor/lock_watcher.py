@@ -1,11 +1,12 @@
-"""LockWatcher: a process beside a TaskManager that tells how long the interpreter lock is held there.
+"""LockWatcher: a process that measures how long the interpreter lock of its TaskManager is held.
 
-InterpreterLock is the TaskManager's side: while Python runs, a thread puts off the dump of `faulthandler` again and
-again. Once C code holds the lock, no thread of Python runs, and the C thread of `faulthandler` writes the stacks into
+InterpreterLock is the TaskManager's side: while Python runs, a thread postpones the dump of `faulthandler` again and
+again. Once C code holds the lock, no Python thread runs, and the C thread of `faulthandler` writes the stacks into
 the pipe of the LockWatcher.
 
 The watcher is forked before the TaskManager has threads and files of a job, waits for a WatcherConfiguration as its
-first line of input, then reads stacks, runs no code of users, answers one question, and ends with the TaskManager.
+first line of input, then reads stacks, runs no user code, answers a single kind of request, and ends with the
+TaskManager.
 """
 
 import asyncio
@@ -41,15 +42,15 @@ from headrace.rpc.tcp import TcpRpcService
 
 _DUMP_PERIOD_MIN_S: Final = 2.0
 _DUMPS_WITHIN_HEARTBEATS: Final = 2.5
-"""Dumps that come until a silent process would count as lost: each is a risk in a process that was only stopped."""
+"""Number of dumps before a silent process would count as lost; each is a risk in a process that was only stopped."""
 _PARENT_CHECK_S: Final = 5.0
 _INPUT, _ANSWER, _FIRST_FREE = 0, 1, 3
-"""Descriptors of a watcher: what it is told, and where it says its address; above standard error it has none."""
+"""Descriptors of a watcher: its input, the pipe for its address, and the first one that it does not use."""
 _PIPE_READ_BYTES: Final = 1 << 16
 RELEASED: Final = b"released\n"
 """Line that the process itself writes once it runs again."""
 DUMP_MAX_BYTES: Final = 1 << 20
-"""Bytes that are kept of a dump; the rest is dropped."""
+"""Number of bytes of a dump that are kept; the rest is dropped."""
 
 _TIMEOUT: Final = b"Timeout ("
 _FRAME: Final = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.M)
@@ -60,13 +61,16 @@ _END_TIMEOUT_S: Final = 5.0
 
 
 def dump_period_s(settings: Settings) -> float:
-    """Return the seconds for which no Python runs until the lock counts as held, and between two dumps of stacks."""
+    """Return the seconds without running Python after which the lock counts as held.
+
+    Also the interval of stack dumps.
+    """
     timeout_s = settings.duration_ms(HEARTBEAT_TIMEOUT) / 1000
     return max(_DUMP_PERIOD_MIN_S, timeout_s / _DUMPS_WITHIN_HEARTBEATS)
 
 
 class WatcherConfiguration(msgspec.Struct, frozen=True):
-    """Everything that a watcher is told; `parent_pid` is the process that it watches."""
+    """Configuration of a watcher; `parent_pid` is the process that it watches."""
 
     parent_pid: int
     bind_host: str
@@ -77,7 +81,7 @@ class WatcherConfiguration(msgspec.Struct, frozen=True):
 
 
 class HeldStacks:
-    """Reads dumps of `faulthandler`, which come while one thread holds the interpreter lock. Pure: bytes in.
+    """Reads the dumps that `faulthandler` writes while a thread holds the interpreter lock. Pure: bytes in.
 
         armed again in time ──► nothing is written
         not armed for a period ──► 'Timeout (…)!' and the stacks of all threads, once a period until it is armed again
@@ -93,7 +97,7 @@ class HeldStacks:
         self._dump = b""
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """Take bytes of the pipe."""
+        """Process bytes of the pipe."""
         released = data.rfind(RELEASED)
         if released >= 0:
             self._since_ns, self._dump = None, b""
@@ -107,14 +111,17 @@ class HeldStacks:
         self._dump = (self._dump + data)[:DUMP_MAX_BYTES]
 
     def held_ms(self, now_ns: int) -> int | None:
-        """Return how long the lock is held; None where it is not, or no dump comes any more: the process is stopped."""
+        """Return for how many ms the lock has been held.
+
+        None if it is not, or dumps have ceased because the process is stopped.
+        """
         if self._since_ns is None or now_ns - self._last_dump_ns > 3 * self._period_ns:
             return None
         return (now_ns - self._since_ns) // 1_000_000
 
     @property
     def function(self) -> str:
-        """The user's function, its file and line, in the first thread that does not wait in Python's own library."""
+        """User function with file and line in the first thread that does not wait in Python's standard library."""
         for thread in self._dump.decode(errors="replace").split("\n\n"):
             frames = list(_FRAME.finditer(thread))
             if not frames or PurePath(frames[0]["file"]).name in _WAITING:
@@ -127,7 +134,7 @@ class HeldStacks:
 
 
 class LockWatcher(RpcEndpoint, LockWatcherGateway):
-    """The endpoint; `stacks` are filled by whoever reads the pipe."""
+    """Endpoint of the watcher; the reader of the pipe fills `stacks`."""
 
     def __init__(self, rpc_service: RpcService, stacks: HeldStacks) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("lockwatcher"))
@@ -139,7 +146,7 @@ class LockWatcher(RpcEndpoint, LockWatcherGateway):
 
 
 def library_folders() -> tuple[str, ...]:
-    """Return the folders of which no function is the user's."""
+    """Return the folders that contain no user functions."""
     paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return (*sorted(paths), str(Path(__file__).parents[2]) + os.sep)
 
@@ -173,7 +180,7 @@ async def serve_watcher(configuration: WatcherConfiguration) -> None:
     loop.add_reader(_INPUT, read)
     os.write(_ANSWER, watcher.address.encode() + b"\n")
     while not ended.is_set() and os.getppid() == configuration.parent_pid:
-        # A process that the user's code has forked may keep the pipe open.
+        # A process forked by user code may keep the pipe open.
         try:
             await asyncio.wait_for(ended.wait(), _PARENT_CHECK_S)
         except TimeoutError:
@@ -183,7 +190,7 @@ async def serve_watcher(configuration: WatcherConfiguration) -> None:
 
 @dataclass(frozen=True)
 class WatcherProcess:
-    """The process, before it is told what to watch. `request`, `answer`: descriptors of pipes to it and from it."""
+    """Watcher process before it is configured. `request`, `answer`: descriptors of pipes to it and from it."""
 
     pid: int
     request: int
@@ -191,7 +198,7 @@ class WatcherProcess:
 
     @classmethod
     def fork(cls) -> "WatcherProcess":
-        """Fork it from this process, by its main thread and before it starts others; OSError where that cannot be."""
+        """Fork it from this process, on its main thread and before other threads start. OSError if that fails."""
         parent_pid = os.getpid()
         own_request, request = os.pipe()
         answer, own_answer = os.pipe()
@@ -203,19 +210,19 @@ class WatcherProcess:
             except BaseException:
                 traceback.print_exc()
             finally:
-                # Whatever came, the rest of the program is the TaskManager's.
+                # Whatever happened, the rest of the program belongs to the TaskManager.
                 os._exit(0)
         os.close(own_request)
         os.close(own_answer)
         return cls(pid, request, answer)
 
     def end(self, timeout_s: float) -> None:
-        """Wait until it has ended, as it does at the end of its input; kill it where it does not."""
+        """Wait for its end, which the end of its input causes; kill it if it does not end in time."""
         poll = select.poll()
         poll.register(self.answer, 0)
         has_ended = poll.poll(timeout_s * 1000)
         os.close(self.answer)
-        # Code of users may have waited for any child of this process, and got this one.
+        # User code may have waited for any child of this process, and reaped this one.
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             if not has_ended:
                 os.kill(self.pid, signal.SIGKILL)
@@ -223,30 +230,30 @@ class WatcherProcess:
 
 
 def _become_watcher(own_request: int, own_answer: int) -> None:
-    """Let go of all that the TaskManager has open: who waits for its end looks at that."""
+    """Close all files of the TaskManager, because other processes wait for their end."""
     # Its file is closed below.
     faulthandler.disable()
     os.dup2(own_request, _INPUT)
     os.dup2(own_answer, _ANSWER)
-    # Not up to the limit, which may be a thousand million in a container.
+    # Not up to the limit, which may be a billion in a container.
     for name in os.listdir("/proc/self/fd"):
         if int(name) >= _FIRST_FREE:
             with contextlib.suppress(OSError):
                 os.close(int(name))
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-    # Collections would copy what both processes share.
+    # Garbage collections would copy memory that both processes share.
     gc.freeze()
 
 
 def _wait_and_serve(parent_pid: int) -> None:
     line = bytearray()
     while not line.endswith(b"\n"):
-        # A process that the user's code has forked may keep the pipe open.
+        # A process forked by user code may keep the pipe open.
         if os.getppid() != parent_pid:
             return
         if select.select([_INPUT], [], [], _PARENT_CHECK_S)[0]:
-            # No byte more than the line: the rest is the loop's.
+            # Read no byte beyond the line: the rest is for the loop.
             byte = os.read(_INPUT, 1)
             if not byte:
                 return
@@ -264,7 +271,7 @@ class InterpreterLock:
         self._is_stopped: Final = Event()
         self._thread: Thread | None = None
         self.watcher_address = ""
-        """The endpoint of the LockWatcher; '' until it serves, and where there is none."""
+        """Endpoint of the LockWatcher; empty until it serves, or if there is none."""
 
     @classmethod
     def of(cls, configuration: TaskManagerConfiguration, process: WatcherProcess) -> Self:
@@ -284,11 +291,11 @@ class InterpreterLock:
         )
 
     def start(self) -> None:
-        """Tell the watcher process after a while what to watch, so that short lives do without; nobody waits for it."""
+        """Configure the watcher process after a delay, so that short-lived processes do without it. Does not wait."""
         self._thread = start_thread("headrace-lock-watch", self._run)
 
     def stop(self) -> None:
-        """End both, and wait for their end."""
+        """Stop the thread and the watcher, and wait for their end."""
         self._is_stopped.set()
         if self._thread is not None:
             self._thread.join(2 * _END_TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""MemoryLimit: ends a TaskManager, or a task of Spark, that holds more memory than it may, and tells tasks the cause.
+"""MemoryLimit: ends a TaskManager, or a Spark task, that exceeds its memory, and fails its tasks with the cause.
 
-The cause names the operator whose columnar state is largest, where such states are a tenth of what is held or more.
-The kernel would end whichever process of the host it likes, without a word; and a limit of the address space would
-count what is only reserved. Without a limit a TaskManager may take what nobody else needs: it ends once the host, or
-the container, is short of memory and it holds more than its share of it.
+The cause names the operator with the largest columnar state, if such states are at least a tenth of the memory in use.
+The kernel would kill any process of the host, without a message; and a limit of the address space would
+count memory that is only reserved. Without a limit a TaskManager may use free memory: it ends once the host, or
+the container, is short of memory and it holds more than its share.
 """
 
 import logging
@@ -31,9 +31,9 @@ MEMORY_LIMIT: Final = ConfigOption[SizeBytes | None](
     "headrace.taskmanager.memory.limit",
     SizeBytes,
     None,
-    "Memory that a TaskManager's process may hold; one that holds more ends, and its tasks fail with that cause. Where "
+    "Memory that a TaskManager's process may hold; one that holds more ends, and its tasks fail with that cause. If "
     "each TaskManager serves one job, a job that grows harms no other. Unset: on Spark "
-    "`taskmanager.memory.process.size` where that is set, else `headrace.taskmanager.memory.reserve` decides.",
+    "`taskmanager.memory.process.size` if that is set, otherwise `headrace.taskmanager.memory.reserve` applies.",
 )
 MEMORY_RESERVE: Final = ConfigOption(
     "headrace.taskmanager.memory.reserve",
@@ -41,34 +41,34 @@ MEMORY_RESERVE: Final = ConfigOption(
     0.05,
     "Part of the memory of a host, or of a container, that TaskManagers without a limit leave free, at least 256 mb. "
     "Once less is available, a TaskManager that holds more than its share ends, and its tasks fail with that cause. "
-    "Its share is what `taskmanager.memory.process.size` or `headrace.taskmanager.processes-per-host` says, else half "
-    "of that memory. 0: none ends.",
+    "Its share is set by `taskmanager.memory.process.size` or `headrace.taskmanager.processes-per-host`, else it is "
+    "half of that memory. 0: no TaskManager ends.",
     least=0.0,
     most=1.0,
 )
 INTERVAL_MS: Final = 500.0
 QUICK_INTERVAL_MS: Final = 50.0
-"""Interval near the reserve, and while tasks end: a loop that allocates takes a gigabyte in half a second."""
+"""Interval in ms near the reserve, and while tasks end: an allocating loop takes a gigabyte in half a second."""
 SLOW_INTERVAL_MS: Final = 5_000.0
-"""The longest interval of looks at memory of which plenty is left: each costs, and a host may have hundreds of them."""
+"""Longest interval in ms between checks while plenty of memory is left; each check has a cost for every process."""
 PATIENCE_MS: Final = 3_000.0
-"""Time for which tasks may go on that are told to end, as long as they hold no more meanwhile."""
+"""Time in ms for which tasks that must end may go on, while the process does not hold more memory."""
 _LOG: Final = logging.getLogger(__name__)
 _GROWTH: Final = 1.1
 _NEAR: Final = 4
 _TENTH: Final = 10
 _TAKEN_PER_MS: Final = 4 << 20
-"""Memory that one core takes that does nothing but allocate; twice as much as was measured."""
+"""Bytes per ms that one core can allocate; twice the measured rate."""
 _CORE_COUNT: Final = os.cpu_count() or 1
 _RESERVE_MIN_BYTES: Final = 256 << 20
 
 
 class MemoryLimit:
-    """Used on the thread on which `schedule` has actions run, after so many milliseconds.
+    """Limits the memory of this process; used on the thread that runs the actions of `schedule`, after a delay in ms.
 
-    `stop_tasks` is told what was exceeded, and returns whether a task goes on; then `end` or, where they do not stop,
-    `exit_now` is called once. `is_own`: the process is the TaskManager's alone, so that its end frees its memory.
-    `advice` says what to do; `measure_states` and `describe_states`: the columnar states of the process.
+    `stop_tasks` is called with the exceeded limit, and returns whether a task goes on; then `end` or, if they do not
+    stop, `exit_now` is called once. `is_own`: the process belongs to the TaskManager alone, so that its end frees the
+    memory. `advice` is for the user; `measure_states` and `describe_states`: the columnar states of the process.
     """
 
     def __init__(
@@ -104,19 +104,23 @@ class MemoryLimit:
         self._was_short = False
 
     def start(self) -> None:
-        """Say in the log what is watched, and watch it."""
+        """Log the limit, and start to watch the memory."""
         if self._limit_bytes is not None:
-            _LOG.info("ends once it holds more than %s of memory", size_text(self._limit_bytes))
+            _LOG.info(
+                "this process ends once it holds more than %s of memory",
+                size_text(self._limit_bytes),
+            )
         elif self._reserve_bytes:
             _LOG.info(
-                "ends once less than %s of memory are left on its host or in its container and it holds more than %s",
+                "this process ends once less than %s of memory are left on its host or in its container and it holds "
+                "more than %s",
                 size_text(self._reserve_bytes),
                 size_text(self._share_bytes),
             )
         self.watch()
 
     def watch(self) -> None:
-        """Look now, and again and again."""
+        """Check the memory now, and periodically."""
         if self._limit_bytes is not None:
             self._watch_limit(self._limit_bytes)
         elif self._reserve_bytes:
@@ -127,7 +131,7 @@ class MemoryLimit:
         if held_bytes > limit_bytes:
             self._exceeded(
                 held_bytes,
-                f"its process holds {size_text(held_bytes)} of memory and may hold {size_text(limit_bytes)} "
+                f"its process holds {size_text(held_bytes)} of memory, but may hold only {size_text(limit_bytes)} "
                 f"('{MEMORY_LIMIT.key}'); {self._states_text(held_bytes)}{self._advice}",
             )
         else:
@@ -136,7 +140,7 @@ class MemoryLimit:
     def _watch_reserve(self) -> None:
         available_bytes = self._measure_available()
         was_short, self._was_short = self._was_short, available_bytes < self._reserve_bytes
-        # Twice in a row: another process may have taken much for a moment.
+        # Twice in a row: another process may have used much memory for a moment.
         if was_short and self._was_short:
             held_bytes = self._measure()
             if held_bytes > self._share_bytes:
@@ -147,13 +151,13 @@ class MemoryLimit:
                     f"left ('{MEMORY_RESERVE.key}'); {self._states_text(held_bytes)}{self._advice}",
                 )
                 return
-        # All cores together take as long to what is near as the next look may wait.
+        # The next check comes before all cores together could allocate the rest.
         away_ms = (available_bytes - _NEAR * self._reserve_bytes) / (_TAKEN_PER_MS * _CORE_COUNT)
         delay_ms = min(max(QUICK_INTERVAL_MS, away_ms), SLOW_INTERVAL_MS)
         self._schedule(delay_ms, self.watch)
 
     def _states_text(self, held_bytes: int) -> str:
-        """Say who holds columnar state, unless others hold almost everything."""
+        """Return a description of columnar states, unless they are a small part of the memory in use."""
         is_much = self._measure_states() * _TENTH >= held_bytes
         return f"{self._describe_states()}; " if is_much else ""
 
@@ -175,7 +179,10 @@ class MemoryLimit:
 
 
 def share_bytes(settings: Settings) -> int:
-    """Return what a TaskManager may hold although memory is short; a half where nobody knows how many share it."""
+    """Return the bytes that a TaskManager may hold while memory is short.
+
+    Half of the memory if the number of processes is unknown.
+    """
     if is_memory_total_set(settings) or settings.is_set(PROCESSES_PER_HOST):
         return process_memory_bytes(settings)
     return container_memory_bytes() // 2

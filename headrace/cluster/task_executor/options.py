@@ -1,7 +1,7 @@
-"""Options of a TaskManager, and TaskManagerConfiguration: all that a host gives one.
+"""Options of a TaskManager, and TaskManagerConfiguration: everything that a host passes to it.
 
-Keys and defaults are Flink's where the meaning is the same. Light, because the driver makes configurations too and
-needs nothing of a data plane.
+Keys and defaults are Flink's if the meaning is the same. The module imports little, because the driver makes
+configurations too and needs no data plane.
 """
 
 from collections.abc import Mapping
@@ -18,52 +18,53 @@ NUMBER_OF_TASK_SLOTS: Final = ConfigOption(
     "taskmanager.numberOfTaskSlots",
     int,
     1,
-    "Slots of one TaskManager; one by default, because the interpreter runs one thread at a time.",
+    "Number of slots of one TaskManager; 1 by default, because the interpreter runs one thread at a time.",
 )
 CPU_CORES: Final = ConfigOption(
     "taskmanager.cpu.cores",
     float,
     0.0,
-    "Cores of the host that one TaskManager takes, of which its slots have equal parts; 0: what the host gives a task.",
+    "Number of host cores that one TaskManager uses, divided equally among its slots; 0: those that the host gives a "
+    "task.",
 )
 RESOURCE_ID: Final = ConfigOption(
     "taskmanager.resource-id",
     str,
     "",
     "Name of a TaskManager.",
-    refused="all TaskManagers of a cluster have one configuration, and two of one name would take each other's place; "
-    "leave the option out: each has a name of its own, ending in '-tm-<number>', in REST, metrics and log files, and "
+    refused="all TaskManagers of a cluster have one configuration, and two with one name would replace each other; "
+    "leave the option out: each has its own name, ending in '-tm-<number>', in REST, metrics and log files, and "
     "Spark describes its job with it",
 )
 OWN_INTERPRETER: Final = ConfigOption(
     "headrace.taskmanager.python-executable",
     str,
     "",
-    "Set by the cluster, for a TaskManager that runs by the `python.executable` of a job instead of its own.",
+    "Set by the cluster for a TaskManager that runs with the `python.executable` of a job instead of its own.",
 )
 SLOT_TIMEOUT: Final = ConfigOption(
     "taskmanager.slot.timeout",
     timedelta,
     timedelta(seconds=30),
-    "How long a slot waits for its JobMaster before it is free again; covers the JobMaster's cold start.",
+    "Time for which a slot waits for its JobMaster before it is free again; covers the JobMaster's start.",
 )
 REGISTRATION_TIMEOUT: Final = ConfigOption(
     "taskmanager.registration.timeout",
     timedelta,
     timedelta(minutes=5),
-    "Time after which a TaskManager ends that is registered nowhere.",
+    "Time after which a TaskManager that is not registered anywhere ends.",
 )
 
 
 @dataclass(frozen=True)
 class TaskManagerConfiguration:
-    """Configuration of a TaskManager process. Plain values, to be handed to processes.
+    """Configuration of a TaskManager process, in plain values that can be passed to processes.
 
-    `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's own count
+    `advertised_host` is the name or address by which others reach this host. `attempt_number` is the host's count
     of starts of this worker: the ResourceManager refuses every rerun. `versions` are reported instead of the process's
     own versions. `tls` is the cluster's identity if its TCP connections are TLS. `scratch_directory` is this process's
-    own, if its host gives it one; `log_folder` is where it writes its log, if anywhere. `external_resources`: the
-    addresses of those that the host keeps for it, by name.
+    own, if its host provides one; `log_folder` is where it writes its log, or None. `external_resources`: the
+    addresses of those that the host reserves for it, by name.
     """
 
     resource_id: ResourceId

@@ -15,13 +15,13 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.task.chain.queryable_state import StateOutcome, StateRead
 
 _MARGIN_MS: Final = 1_000.0
-"""Patience for the answer of a task beyond the time of the read itself: its mail may have to wait."""
+"""Time in ms to wait for the answer of a task beyond the time limit of the read itself: its mail may have to wait."""
 
 _Answer = asyncio.Future[StateReadResult]
 
 
 class PendingStateReads:
-    """One per TaskExecutor."""
+    """Pending reads of one TaskExecutor."""
 
     def __init__(self, endpoint: RpcEndpoint) -> None:
         self._endpoint: Final = endpoint
@@ -30,7 +30,7 @@ class PendingStateReads:
     async def read(
         self, entry: TaskEntry, operator_id: OperatorId, query: StateQuery
     ) -> StateReadResult:
-        """Have a task read, and wait for it. StateReadError."""
+        """Let a task read its state, and wait for the answer. StateReadError if it fails or takes too long."""
         answer: _Answer = asyncio.get_running_loop().create_future()
 
         def answered(outcome: StateOutcome) -> None:
@@ -45,7 +45,7 @@ class PendingStateReads:
             entry.task.read_state(read)
             return await answer
         except SubtaskNotReadableError as error:
-            # The task knows no name of its own.
+            # The task does not know its own name.
             raise SubtaskNotReadableError(name, error.reason) from None
         finally:
             read.is_given_up = True
@@ -53,7 +53,7 @@ class PendingStateReads:
             self._forget(entry.attempt_id, answer)
 
     def task_gone(self, attempt_id: ExecutionAttemptId) -> None:
-        """A task has ended: it does not answer any more."""
+        """Fail the reads of a task that has ended without an answer."""
         for answer in self._waiting.get(attempt_id, ()):
             _complete(answer, SubtaskNotReadableError("the subtask", "it has ended meanwhile"))
 
@@ -65,7 +65,7 @@ class PendingStateReads:
 
 
 def _complete(answer: _Answer, outcome: StateOutcome) -> None:
-    """The first outcome counts."""
+    """Complete a read; the first outcome counts."""
     if answer.done():
         return
     if isinstance(outcome, StateReadResult):

@@ -1,6 +1,6 @@
-"""ProcessInspection: what people ask a TaskManager about its process: log files, thread dumps, stack samples, profiles.
+"""ProcessInspection: provides log files, thread dumps, stack samples and profiles of a TaskManager's process.
 
-Called on the main thread of the TaskExecutor; what reads files or takes long runs on threads of its own. Source: Flink
+Called on the main thread of the TaskExecutor; file access and long work run on other threads. Source: Flink
 TaskExecutor.requestLogList, requestThreadDump, ThreadInfoSampleService.
 """
 
@@ -31,11 +31,11 @@ from headrace.core.process.thread_dump import ThreadInfo, thread_dump
 from headrace.gateways.errors import StackSamplerBusyError
 
 _SAMPLING_COUNT_MAX: Final = 4
-"""Vertices whose stacks are sampled at a time: each costs the tasks a little."""
+"""Number of vertices whose stacks are sampled at the same time; each costs the tasks a little."""
 
 
 class ProcessInspection:
-    """One per TaskExecutor. Where the process writes no log there are no files."""
+    """Inspection for one TaskExecutor. If the process writes no log there are no files."""
 
     def __init__(
         self, services: TaskManagerServices, tasks: TaskTable, clock: Clock, settings: Settings
@@ -59,7 +59,7 @@ class ProcessInspection:
         )
 
     async def read_log_file(self, name: str, offset: int, max_bytes: int) -> LogPiece:
-        """Return part of one of them; LogFileNotFoundError."""
+        """Return part of a log file. LogFileNotFoundError if it does not exist."""
         folder = self._services.log_folder
         if folder is None:
             raise LogFileNotFoundError(name)
@@ -69,11 +69,11 @@ class ProcessInspection:
         )
 
     async def thread_dump(self) -> tuple[ThreadInfo, ...]:
-        """Return what every thread of this process does."""
+        """Return the current stacks of all threads of this process."""
         return await self._services.run_blocking("thread dump", thread_dump)
 
     def start_profile(self, mode: ProfilingMode, duration_s: int) -> ProfilingInfo:
-        """Begin a profile of this process; ProfilerBusyError."""
+        """Start a profile of this process. ProfilerBusyError if one is running."""
         return self._profiler.start(mode, duration_s)
 
     def profiles(self) -> tuple[ProfilingInfo, ...]:
@@ -81,7 +81,7 @@ class ProcessInspection:
         return self._profiler.profiles()
 
     def profile(self, file_name: str) -> FlameGraphNode:
-        """Return one of them; ProfileNotFoundError."""
+        """Return a profile. ProfileNotFoundError if it does not exist."""
         return self._profiler.profile(file_name)
 
     async def sample_stacks(
@@ -93,7 +93,10 @@ class ProcessInspection:
         delay_ms: int,
         depth_max: int,
     ) -> StackSamples:
-        """Sample the subtasks of a vertex that run here, or one of them; StackSamplerBusyError."""
+        """Sample the subtasks of a vertex that run here, or one of them.
+
+        StackSamplerBusyError if too many are sampled already.
+        """
         threads = {
             entry.attempt_id.subtask_index: ids
             for entry in self._tasks.of_job(job_id)

@@ -1,6 +1,6 @@
-"""TaskExecutorToResourceManagerConnection: a TaskManager's registration at the ResourceManager, kept up while it lives.
+"""TaskExecutorToResourceManagerConnection: keeps a TaskManager registered at the ResourceManager.
 
-Tasks do not depend on it. A TaskManager that is registered nowhere for `taskmanager.registration.timeout` ends.
+Tasks do not depend on it. A TaskManager that is not registered for `taskmanager.registration.timeout` ends.
 Source: Flink TaskExecutorToResourceManagerConnection.
 """
 
@@ -27,11 +27,14 @@ from headrace.rpc.proxies import with_timeout
 _LOG = logging.getLogger(__name__)
 
 _REPORT_TIMEOUT_MS: Final = 1_000.0
-"""A JobMaster waits for the answer, and has patience for twice as long."""
+"""Time in ms to wait for the answer; a JobMaster waits for it in turn, for twice as long."""
 
 
 class TaskExecutorToResourceManagerConnection:
-    """`on_end(reason)` is called where the TaskManager must give up: rejected, or alone for too long."""
+    """Registration of one TaskManager.
+
+    `on_end(reason)` is called if it must end: rejected, or unregistered for too long.
+    """
 
     def __init__(
         self,
@@ -64,18 +67,18 @@ class TaskExecutorToResourceManagerConnection:
         self._decommissioned = ""
 
     def connect(self) -> None:
-        """Begin to register."""
+        """Start to register."""
         self._start_timer()
         self.link.connect()
 
     def notify_slot_available(self, slot_id: SlotId, allocation_id: AllocationId) -> None:
-        """Tell that a slot is free, if anybody listens; heartbeats tell it as well."""
+        """Report that a slot is free, if connected; heartbeats report it as well."""
         gateway = self.link.gateway
         if gateway is not None and self._instance_id is not None:
             gateway.notify_slot_available(self._instance_id, slot_id, allocation_id)
 
     async def report_cluster_partitions(self, report: ClusterPartitionReport) -> None:
-        """Tell of results that outlive their job, if anybody listens; heartbeats tell it as well."""
+        """Report results that outlive their job, if connected; heartbeats report them as well."""
         gateway = self.link.gateway
         if gateway is not None and self._instance_id is not None:
             try:
@@ -83,10 +86,10 @@ class TaskExecutorToResourceManagerConnection:
                     self._resource_id, self._instance_id, report
                 )
             except HeadraceError as error:
-                _LOG.info("the ResourceManager did not take a report of results: %s", error)
+                _LOG.info("could not report results to the ResourceManager: %s", error)
 
     def decommission(self, cause: str) -> bool:
-        """Tell that this TaskManager is about to end, also whoever leads next; False where nobody listens."""
+        """Report that this TaskManager will end soon, also to later leaders; return False if not connected."""
         gateway = self.link.gateway
         if gateway is None or self._instance_id is None:
             return False
@@ -95,7 +98,7 @@ class TaskExecutorToResourceManagerConnection:
         return True
 
     def close(self, reason: str) -> None:
-        """Say goodbye and forget."""
+        """Disconnect from the ResourceManager."""
         gateway = self.link.gateway
         if gateway is not None:
             gateway.disconnect_task_manager(self._resource_id, reason)
@@ -117,14 +120,14 @@ class TaskExecutorToResourceManagerConnection:
         partitions = self._cluster_partitions()
         try:
             if partitions.partitions:
-                # Before the slots, after which the next leader of a cluster answers for what this TaskManager has.
+                # Before the slots, after which the next leader of the cluster is responsible for this TaskManager.
                 await gateway.report_cluster_partitions(self._resource_id, instance_id, partitions)
             await gateway.send_slot_report(self._resource_id, instance_id, self._slot_report())
         except HeadraceError as error:
             if self._instance_id == instance_id:
-                self.link.lost(f"it did not take the slot report: {error}")
+                self.link.lost(f"it did not accept the slot report: {error}")
         else:
-            # Not before: a ResourceManager that registers and takes no slots would keep this process for ever.
+            # Not earlier: a ResourceManager that registers but accepts no slots would keep this process forever.
             if self._instance_id == instance_id:
                 self._cancel_timer()
             if self._decommissioned:
@@ -148,6 +151,6 @@ class TaskExecutorToResourceManagerConnection:
     def _alone_for_too_long(self) -> None:
         why = self.link.last_failure
         self._on_end(
-            f"no ResourceManager at {self.link.target_address} took its registration in time "
+            f"no ResourceManager at {self.link.target_address} accepted its registration in time "
             "(taskmanager.registration.timeout)" + (f": {why}" if why else "")
         )

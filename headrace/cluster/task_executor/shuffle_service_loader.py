@@ -1,7 +1,7 @@
 """Loads a shuffle plug-in by its name: a factory makes the parts for the JobManager and for the TaskManagers.
 
-The built-in plug-in is known by itself; others are found through the entry points of the group
-`headrace.shuffle_services`, so that another installed package can bring its own. A factory loads each part when it
+The built-in plug-in is always known; others are found through the entry points of the group
+`headrace.shuffle_services`, so that other packages can provide their own. A factory loads each part when it
 makes it: the JobManager never loads the data plane.
 Source: Flink ShuffleServiceFactory, ShuffleServiceLoader, NettyShuffleServiceFactory.
 """
@@ -27,30 +27,30 @@ ENTRY_POINT_GROUP: Final = "headrace.shuffle_services"
 SHUFFLE_SERVICE_FACTORY: Final = ConfigOption(
     "shuffle-service-factory.class", str, BUILT_IN,
     "The shuffle plug-in of a cluster, by the name of its entry point: `credit-based` keeps results on TaskManagers, "
-    "`remote` those of blocking exchanges in a process of its own (see `shuffle-service.address`).",
+    "`remote` keeps those of blocking exchanges in a separate process (see `shuffle-service.address`).",
 )  # fmt: skip
 
 
 class ShuffleServiceFactory(Protocol):
     """Makes the two parts of a shuffle plug-in, for the JobManager and for TaskManagers.
 
-    The entry point names its class, which takes no arguments. Its module should import neither part, but each of them
+    The entry point names its class, which takes no arguments. Its module should import neither part, but import each
     in the method that makes it.
     """
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
-        """Make the part of the JobManager; it is started later. ConfigurationError."""
+        """Make the JobManager's part, without starting it. ConfigurationError if the settings are invalid."""
         ...
 
     def create_shuffle_environment(
         self, context: "ShuffleEnvironmentContext"
     ) -> "ShuffleEnvironment":
-        """Make the part of one TaskManager; it is started later. ConfigurationError."""
+        """Make the part of one TaskManager, without starting it. ConfigurationError if the settings are invalid."""
         ...
 
 
 class CreditBasedShuffleServiceFactory:
-    """The built-in plug-in: TaskManagers keep their results, and send them to consumers that have given credit."""
+    """The built-in plug-in: TaskManagers keep their results, and send them to consumers that granted credit."""
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
         return CreditBasedShuffleMaster()
@@ -62,7 +62,7 @@ class CreditBasedShuffleServiceFactory:
 
 
 def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
-    """Make the factory that `shuffle-service-factory.class` names. ConfigurationError lists the known names."""
+    """Make the factory that `shuffle-service-factory.class` names. ConfigurationError if it is unknown."""
     name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
     refuse_unknown_shuffle_service(settings)
     if name == BUILT_IN:
@@ -72,7 +72,7 @@ def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
 
 
 def refuse_unknown_shuffle_service(settings: Settings) -> None:
-    """Raise ConfigurationError, which lists the known names, before a cluster is started for nothing."""
+    """Raise ConfigurationError, with the known names, for an unknown plug-in, before a cluster is started in vain."""
     name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
     if name == BUILT_IN:
         return
@@ -82,7 +82,7 @@ def refuse_unknown_shuffle_service(settings: Settings) -> None:
         raise ConfigurationError(
             SHUFFLE_SERVICE_FACTORY.key,
             name,
-            f"no such shuffle service is installed; there are: {known}",
+            f"no such shuffle plug-in is installed; known names: {known}",
         )
 
 
@@ -90,7 +90,7 @@ def create_credit_based_environment(
     context: "ShuffleEnvironmentContext",
     environment_class: "type[CreditBasedShuffleEnvironment] | None" = None,
 ) -> "CreditBasedShuffleEnvironment":
-    """Make the built-in environment, also for services that leave a part of their work to it."""
+    """Make the built-in environment, also for plug-ins that delegate part of their work to it."""
     if environment_class is None:
         from headrace.network.environment import CreditBasedShuffleEnvironment
 

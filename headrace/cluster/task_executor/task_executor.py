@@ -1,7 +1,7 @@
 """TaskExecutor: the endpoint of a TaskManager, with its slots, its tasks and its connections to leaders.
 
-Tasks go on when the ResourceManager is lost. A job is here from its first slot to its last slot and task; when its
-JobMaster is lost, its tasks fail and its slots wait for a JobMaster to come. As a TaskManager serves several leaders,
+Tasks go on when the ResourceManager is lost. A job is present from its first slot to its last slot and task; when its
+JobMaster is lost, its tasks fail and its slots wait for a new JobMaster. Because a TaskManager serves several leaders,
 each call checks that its sender leads. Source: Flink TaskExecutor.
 """
 
@@ -82,7 +82,7 @@ _FAREWELL_MS: Final = 100.0
 
 
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
-    """One per TaskManager."""
+    """Endpoint of one TaskManager."""
 
     def __init__(self, rpc_service: RpcService, services: TaskManagerServices) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
@@ -135,7 +135,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self.termination.add_done_callback(self._terminated)
 
     async def on_start(self) -> None:
-        """Introduce yourself."""
+        """Register at the ResourceManager and start all periodic work."""
         self._resource_manager.connect()
         self._artifacts.open()
         MemoryLimit(
@@ -149,7 +149,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         ).start()
 
     async def on_stop(self) -> None:
-        """Stop every task, then say goodbye."""
+        """Stop every task, then disconnect from all leaders."""
         reason = self._end_reason or "the TaskManager is being closed"
         self._stop_tasks(reason)
         await self._tasks.await_end()
@@ -160,25 +160,25 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         await self._blobs.close()
 
     def _stop_tasks(self, reason: str) -> bool:
-        """Fail the tasks that run; return whether there are any."""
+        """Fail the running tasks; return whether there are any."""
         running = self._tasks.running
         for entry in running:
             entry.fail(TaskManagerEndsError(f"its TaskManager ends: {reason}"))
         return bool(running)
 
     def say_goodbye(self, reason: str) -> None:
-        """Tell everybody that this TaskManager ends, whatever its tasks do. Main thread."""
+        """Tell all leaders that this TaskManager ends, without waiting for its tasks. Main thread."""
         self._jobs.close_all(reason)
         self._resource_manager.close(reason)
 
     def _exit_now(self, reason: str) -> None:
-        """End the process although tasks go on, once the goodbyes have left."""
+        """End the process although tasks go on, once the disconnect messages have been sent."""
         _LOG.error("TaskManager %s ends at once: %s", self._services.resource_id, reason)
         self.say_goodbye(reason)
         self.schedule_run_async(_FAREWELL_MS, lambda: self._services.exit_process(reason))
 
     def _terminated(self, termination: asyncio.Future[None]) -> None:
-        """Report the end, in whichever way it came, also if the endpoint never started: the process may end."""
+        """Report the end, for whatever reason, even if the endpoint never started, so that the process may end."""
         error = termination.exception()
         reason = self._end_reason or "the TaskManager was closed"
         self._services.on_terminated(
@@ -186,7 +186,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         )
 
     def end(self, reason: str) -> None:
-        """Begin the graceful end; from any thread, idempotent."""
+        """Start the graceful end. Any thread; idempotent."""
 
         def begin() -> None:
             if self._end_reason is None:
@@ -197,9 +197,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self.run_async(begin)
 
     def decommission(self, cause: str) -> None:
-        """Have its jobs leave this TaskManager, and the ResourceManager stop it then; from any thread.
+        """Let its jobs leave this TaskManager, and the ResourceManager stop it then. Any thread.
 
-        It ends at once where it is told again, or has no ResourceManager.
+        It ends at once on a second call, or without a ResourceManager.
         """
 
         def begin() -> None:
@@ -207,24 +207,24 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 self.end(cause)
                 return
             self._is_decommissioned = True
-            # Should nobody stop it in time.
+            # In case the ResourceManager does not stop it in time.
             grace_ms = self.settings.duration_ms(DECOMMISSION_GRACE)
             self.schedule_run_async(grace_ms, lambda: self.end(cause))
 
         self.run_async(begin)
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """A coroutine of this endpoint failed: bookkeeping can no longer be trusted."""
+        """Exit the process, because a coroutine of this endpoint failed and its state can no longer be trusted."""
         self._services.exit_process(f"fatal error: {type(error).__name__}: {error}")
 
     @property
     def resource_id(self) -> ResourceId:
-        """The TaskManager's name."""
+        """Name of the TaskManager."""
         return self._services.resource_id
 
     @property
     def attempt_ids(self) -> tuple[ExecutionAttemptId, ...]:
-        """Attempts that run here, or whose end their JobMaster has not heard."""
+        """Attempts that run here, or whose end their JobMaster does not know yet."""
         return tuple(entry.attempt_id for entry in self._tasks)
 
     # Slots
@@ -252,7 +252,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         return Acknowledge()
 
     def follows(self, job_id: JobId) -> bool:
-        """Whether a JobMaster of the job has accepted this TaskManager, which has not lost it since."""
+        """Return whether this TaskManager is connected to a JobMaster of the job."""
         connection = self._jobs.find(job_id)
         return connection is not None and connection.is_connected
 
@@ -266,7 +266,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._close_if_over(job_id)
 
     def _leave_slot(self, attempt_id: ExecutionAttemptId) -> None:
-        """Take a task out of its slot, which may have been given up meanwhile."""
+        """Take a task out of its slot, which may have been released meanwhile."""
         freed = self._slots.table.remove_task(attempt_id)
         if freed is not None:
             self._slot_freed(freed)
@@ -285,7 +285,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def submit_task(
         self, descriptor: TaskDeploymentDescriptor, job_master_id: JobMasterId
     ) -> Acknowledge:
-        """Build and start a task in its slot; a HeadraceError while the task is built is raised as it is."""
+        """Build and start a task in its slot. A HeadraceError of the build is raised unchanged."""
         reach(Failpoint.TASK_RECEIVED)
         attempt_id = descriptor.attempt_id
         connection = self._jobs.find(attempt_id.job_id)
@@ -307,7 +307,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             task = self._services.task_factory.create(descriptor, self._reporter, addresses)
         except Exception as error:
             self._leave_slot(attempt_id)
-            _LOG.info("task '%s' could not be built", name, exc_info=True)
+            _LOG.info("could not build task '%s'", name, exc_info=True)
             if isinstance(error, HeadraceError):
                 raise
             raise TaskBuildError(f"{type(error).__name__}: {error} (in task '{name}')") from error
@@ -406,7 +406,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             entry.task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     def _find(self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId) -> TaskEntry | None:
-        """The attempt, if it is still here; StaleLeaderError where another JobMaster leads its job."""
+        """Return the attempt, if it is still here. StaleLeaderError if another JobMaster leads its job."""
         self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         return self._tasks.find(attempt_id)
 
@@ -426,7 +426,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     ) -> StateReadResult:
         entry = self._find(attempt_id, job_master_id)
         if entry is None:
-            raise SubtaskNotReadableError(f"attempt {attempt_id}", "its TaskManager has it no more")
+            raise SubtaskNotReadableError(
+                f"attempt {attempt_id}", "it is no longer on its TaskManager"
+            )
         return await self._reads.read(entry, operator_id, query)
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
@@ -466,7 +468,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         )
 
     def task_metrics(self) -> dict[str, float]:
-        """Return what its tasks do and have done, by the names of metrics of a process. Any thread."""
+        """Return the totals of all tasks, by the names of process metrics. Any thread."""
         return self._tasks.metrics()
 
     async def request_process_metrics(self) -> dict[str, float]:
@@ -504,7 +506,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def disconnect_job_master(
         self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
     ) -> None:
-        """End the job if there is no `cause`; with one, register at its JobMaster again."""
+        """End the job if there is no `cause`; otherwise register at its JobMaster again."""
         if self._jobs.find(job_id) is None:
             return
         self._jobs.refuse_stale(job_id, job_master_id)
@@ -512,9 +514,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._jobs.reconnect(job_id, cause.text)
         else:
             self._jobs.end_of_job(job_id)
-            # It closes: what tasks still have to tell would keep their slots until heartbeats are missed.
+            # The JobMaster closes: unsent reports of tasks would keep their slots until heartbeats are missed.
             self._stop_telling(job_id)
-            self._free_slots_of(job_id, "the job is over")
+            self._free_slots_of(job_id, "the job has ended")
 
     def _job_master_lost(self, job_id: JobId, cause: str) -> None:
         for entry in self._stop_telling(job_id):
@@ -522,7 +524,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._slots.await_job_master(job_id)
 
     def _stop_telling(self, job_id: JobId) -> tuple[TaskEntry, ...]:
-        """Drop what tasks have to tell a JobMaster that does not listen; return those that have not ended."""
+        """Drop the reports for a JobMaster that no longer listens; return the tasks that have not ended."""
         entries = self._tasks.of_job(job_id)
         for entry in entries:
             entry.outbox.close()
@@ -547,7 +549,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         return Acknowledge()
 
     def slot_report(self) -> SlotReport:
-        """Every slot as it stands."""
+        """Return the current state of every slot."""
         return self._slots.table.report(self._services.resource_id)
 
     def _registration(self) -> TaskExecutorRegistration:

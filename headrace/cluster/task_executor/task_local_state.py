@@ -1,7 +1,7 @@
-"""TaskLocalState: copies on local disk of the files that a process wrote to the checkpoint storage, for local recovery.
+"""TaskLocalState: copies on local disk of the files that a process wrote to the checkpoint storage, for recovery.
 
 A copy is found by the digest in the handle, and checked against it: if it is missing or damaged, the file is read from
-the storage. The least recently used copies are deleted when they have too many bytes together.
+the storage. The least recently used copies are deleted if all together are too large.
 Source: Flink TaskLocalStateStoreImpl, with digests in place of its own directories for each checkpoint.
 """
 
@@ -26,7 +26,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class TaskLocalState:
-    """Files in `directory`, at most `size_max` bytes of them. Any thread."""
+    """Local copies in `directory`, at most `size_max` bytes of them. Any thread."""
 
     def __init__(self, directory: Path, size_max: int) -> None:
         self._directory: Final = directory
@@ -42,7 +42,7 @@ class TaskLocalState:
         return sum(self._sizes.values())
 
     def attempts_of(self, job_id: JobId) -> tuple[ExecutionAttemptId, ...]:
-        """Return the newest attempt of each subtask of a job among those whose state there are copies of."""
+        """Return the newest attempt of each subtask of a job that has local copies of state."""
         with self._lock:
             attempts = sorted(one for one in self._writers.values() if one.job_id == job_id)
         return tuple({one.execution_vertex_id: one for one in attempts}.values())
@@ -50,7 +50,7 @@ class TaskLocalState:
     def keep(
         self, file: StateFile, writer: ExecutionAttemptId, save: Callable[[Path], object]
     ) -> None:
-        """Keep a copy, which `save` writes; if the disk is full, only the copy is missing."""
+        """Keep a copy, which `save` writes; if the disk is full, the copy is omitted."""
         if not file.uri or file.size_bytes > self._size_max:
             return
         path = self._path(file.digest)
@@ -114,7 +114,7 @@ class CopyingWriter:
 
 
 class CopiesFirstReader:
-    """A SnapshotReader that looks for a copy before it asks the storage, and tells of the first file where it was."""
+    """A SnapshotReader that looks for a copy before it asks the storage, and logs where it found the first file."""
 
     def __init__(
         self, reader: SnapshotReader, copies: TaskLocalState, task: ExecutionAttemptId
@@ -161,7 +161,7 @@ class CopiesFirstReader:
 
     @contextlib.contextmanager
     def _dropping_unfit(self, file: StateFile) -> Generator[None]:
-        """Drop the local copy of a file if reading it fails: the digest of a copy is checked as that of the file is."""
+        """Drop the local copy of a file if reading it fails, because a copy's digest is checked like the file's."""
         try:
             yield
         except (CheckpointCorruptedError, CheckpointStorageError):

@@ -1,4 +1,4 @@
-"""TaskManager runner: runs a whole TaskManager in this process, from its first socket to its goodbye.
+"""TaskManager runner: runs a complete TaskManager in this process, from its first socket to its end.
 
 A Spark worker, a plain process and a test's thread call the same `run_task_manager`. Source: Flink TaskManagerRunner.
 """
@@ -71,36 +71,37 @@ _OWN_PACKAGE: Final = "headrace."
 
 
 class EndKind(Enum):
-    """Ends that a TaskManager may be told."""
+    """Kinds of end that a TaskManager may be told."""
 
     NOW = "NOW"
     ONCE_LEFT = "ONCE_LEFT"
 
 
 class EndRequest:
-    """Tells a TaskManager to end, from any thread and from a handler of a signal."""
+    """Tells a TaskManager to end, from any thread and from a signal handler."""
 
     def __init__(self) -> None:
-        # Unlike an event's `set`, its `put` may interrupt itself.
+        # Unlike `set` of an event, `put` is reentrant.
         self._told: Final = queue.SimpleQueue[str | EndKind]()
 
     def set(self) -> None:
-        """Let the TaskManager end; it may be told again, and before it has begun.
+        """Let the TaskManager end now; may be called repeatedly, and before it has started.
 
-        For whoever runs TaskManagers himself and waits for no job, as tests do; Spark's and Headrace's are left.
+        For callers that run TaskManagers themselves and wait for no job, as tests do; Spark and Headrace use
+        `decommission`.
         """
         self._told.put(EndKind.NOW)
 
     def decommission(self) -> None:
-        """Let the TaskManager end once its jobs have left it; told again, it ends at once."""
+        """Let the TaskManager end once its jobs have left it; a second call ends it at once."""
         self._told.put(EndKind.ONCE_LEFT)
 
     def has_ended(self, reason: str) -> None:
-        """Note the end of the TaskManager."""
+        """Record the end of the TaskManager."""
         self._told.put(reason)
 
     def wait(self) -> str | EndKind:
-        """Wait, without waking meanwhile; return how it is to end, or the reason of the end once it has ended."""
+        """Wait, without waking meanwhile; return the requested kind of end, or the reason if it has ended."""
         return self._told.get()
 
 
@@ -114,9 +115,9 @@ def run_task_manager(
 ) -> str:
     """Run a TaskManager until it is stopped by RPC, gives up or is told by `should_stop`; return the reason.
 
-    A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
-    otherwise. `output`: what is printed here, which the driver is to show. `lock_watcher`: forked from this process,
-    which is the TaskManager's own, before it had threads.
+    A task that cannot be stopped ends the process at once with FATAL_EXIT_CODE, unless `exit_process` replaces this.
+    `output`: printed lines that the driver must show. `lock_watcher`: forked from this process, which belongs to the
+    TaskManager, before it had threads.
     """
     failpoints.arm(Settings(configuration.settings))
     control = EventLoopThread(_CONTROL_THREAD)
@@ -142,10 +143,10 @@ def run_task_manager(
 
 
 class LocalTaskManager:
-    """The data plane of one TaskManager, and the TaskExecutor that opens it to the cluster.
+    """Data plane of one TaskManager, with the TaskExecutor that connects it to the cluster.
 
-    A context manager: entering binds the data plane's sockets, leaving closes them. `metrics` are the process's own;
-    each task has a group beside them.
+    A context manager: entering binds the data plane's sockets, leaving closes them. `metrics` belong to the process;
+    each task has a separate group.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class LocalTaskManager:
         configuration: TaskManagerConfiguration,
         on_fatal_error: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`on_fatal_error`: see ShuffleEnvironmentContext."""
+        """Make the data plane, without binding sockets; for `on_fatal_error` see ShuffleEnvironmentContext."""
         self._configuration: Final = configuration
         self._settings: Final = _with_result_directory(
             Settings(configuration.settings), configuration.scratch_directory
@@ -161,7 +162,7 @@ class LocalTaskManager:
         self._clock: Final[Clock] = SystemClock()
         self._random: Final[SeededRandom] = system_random()
         self.metrics: Final = MetricGroup(self._clock, (str(configuration.resource_id),))
-        # Before anything that would have to be closed: settings of reporters may be wrong.
+        # First of all, before anything that must be closed: settings of reporters may be wrong.
         self.registry: Final = create_metric_registry(
             self._settings, self._clock, str(configuration.resource_id)
         )
@@ -198,7 +199,7 @@ class LocalTaskManager:
             self._shuffle.close()
 
     def process_metrics(self) -> dict[str, float]:
-        """Return the metrics of the process: its network, managed memory and tasks too, by full names. Any thread."""
+        """Return the metrics of the process, including network, managed memory and tasks, by full names. Any thread."""
         network = {f"Status.{name}": value for name, value in self.metrics.snapshot().items()}
         in_rocksdb, of_rocksdb = shared_memory_usage()
         # RocksDB may have been given more than managed memory.
@@ -222,7 +223,7 @@ class LocalTaskManager:
 
     @property
     def location(self) -> TaskManagerLocation:
-        """Return the location of the data plane."""
+        """Location of the data plane."""
         assert self._location is not None, "enter first"
         return self._location
 
@@ -293,7 +294,7 @@ class LocalTaskManager:
         )
 
     def _told_resources(self, slot_count: int, parts: MemoryParts) -> ResourceProfile:
-        """Return what this TaskManager has for its slots, once the log tells it."""
+        """Log the resources that this TaskManager has for its slots, and return them."""
         configuration = self._configuration
         addresses = configuration.external_resources
         amounts = tuple((name, len(found)) for name, found in addresses.items())
@@ -350,7 +351,7 @@ def _serve(
 
     def tell_exit(reason: str) -> None:
         executor.call_async(lambda: executor.say_goodbye(reason)).result(_TELL_TIMEOUT_S)
-        # What was written leaves with the end of the loop's round; one more must have begun by then.
+        # Written data leaves at the end of the loop's round; one more round must have begun by then.
         control.run(asyncio.sleep(0), _TELL_TIMEOUT_S)
 
     told_exit = ToldExit(tell_exit, (_CONTROL_THREAD,)) if is_own else contextlib.nullcontext()
@@ -366,13 +367,13 @@ def _serve(
             lock.stop()
         if sender is not None:
             sender.close()
-        # The goodbyes have been written; let them leave before the connections go.
+        # Disconnect messages have been written; let them leave before the connections close.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
 
 
 async def open_rpc_service(configuration: TaskManagerConfiguration) -> TcpRpcService:
-    """Start the RPC of a process with a TaskManager's rights, on the loop that runs this."""
+    """Start the RPC service of a process with a TaskManager's rights, on the running loop."""
     rpc_service = TcpRpcService(
         Settings(configuration.settings),
         bind_host=configuration.bind_host,
@@ -388,54 +389,57 @@ async def open_rpc_service(configuration: TaskManagerConfiguration) -> TcpRpcSer
 
 
 def fork_lock_watcher(settings: Settings) -> WatcherProcess | None:
-    """Fork the process that watches the interpreter lock of this one, which has no threads yet and is a TaskManager's.
+    """Fork the process that watches the interpreter lock of this TaskManager's process, which has no threads yet.
 
-    None where nobody wants to know.
+    None if the option switches it off, or the fork fails.
     """
     if not settings.duration_ms(HELD_LOCK_TIMEOUT):
         return None
     try:
         return WatcherProcess.fork()
     except OSError as error:
-        _LOG.warning("no process watches the interpreter lock: %s", error)
+        _LOG.warning("cannot start the process that watches the interpreter lock: %s", error)
         return None
 
 
 def _core_count() -> int:
-    """Return the number of cores that this process may use, which may keep to a few of the machine's."""
+    """Return the number of cores that this process may use, which may be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _local_copies(scratch: Path | None, settings: Settings) -> TaskLocalState | None:
-    """Return the local copies of tasks' state, which go with the process; None without a directory of its own."""
+    """Return the local copies of tasks' state, deleted with the process; None without a directory of its own."""
     if scratch is None:
         return None
     return TaskLocalState(scratch / "local-state", settings.get_option(LOCAL_BACKUP_SIZE))
 
 
 def _with_result_directory(settings: Settings, scratch: Path | None) -> Settings:
-    """Stored results go with the process, even one that is killed, unless the user has named a place for them."""
+    """Return settings that store results in `scratch`, unless the user has set a directory.
+
+    Results are then deleted with the process, even if it is killed.
+    """
     if scratch is None or settings.get_option(TMP_DIRS):
         return settings
     return settings.with_values({TMP_DIRS.key: str(scratch)})
 
 
 def _exit_on_the_spot(reason: str) -> None:
-    """A thread cannot be stopped from outside, and it may hold anything: only the end of the process is certain."""
+    """End the process at once: a thread cannot be stopped from outside, and may hold any lock."""
     _LOG.critical("the TaskManager's process ends at once: %s", reason)
     logging.shutdown()
     os._exit(FATAL_EXIT_CODE)
 
 
 class ToldExit:
-    """Tells why the process ends when a function of a job calls `os._exit`, in whose place it stands within its block.
+    """Replaces `os._exit` within its block, to report why the process ends when a job's function calls it.
 
-    The kernel tells the exit code to the parent alone, and Spark's forking daemon does not listen.
+    The kernel reports the exit code only to the parent, and Spark's forking daemon ignores it.
 
     `tell(reason)` returns once the reason has been sent, or cannot be. Calls of Headrace itself, of forks of this
-    process and of the threads named in `silent_threads` end the process as ever.
+    process and of the threads named in `silent_threads` end the process as usual.
     """
 
     def __init__(self, tell: Callable[[str], None], silent_threads: tuple[str, ...]) -> None:
@@ -452,7 +456,7 @@ class ToldExit:
         os._exit = self._exit
 
     def __call__(self, status: int) -> NoReturn:
-        """End the process, after a word to the driver where a function of a job calls."""
+        """End the process, after a report to the driver if a function of a job calls."""
         caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         if (
             os.getpid() == self._pid

@@ -1,4 +1,4 @@
-"""TaskManagerServices: facts and services that a TaskExecutor is given, and the errors with which it stops tasks."""
+"""TaskManagerServices: facts and services for a TaskExecutor, and the errors with which it stops tasks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,15 +19,15 @@ from headrace.metrics.reporters.registry import MetricRegistry
 
 @dataclass(frozen=True)
 class TaskManagerServices:
-    """Facts and services that a TaskExecutor is given.
+    """Facts and services for a TaskExecutor.
 
-    `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
+    `exit_process(reason)` ends the process at once (`os._exit` in a real one): a task cannot be stopped
     otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end. `scratch` is the
-    directory of this process alone, or None where it has none; `log_folder` is where it writes its log, if anywhere.
-    `process_metrics()`: those of the process by their full names. Tasks register theirs in `metric_registry`, if there
-    is one. `lock_watcher_address()`: the endpoint of the process that watches this one's interpreter lock, or ''.
-    `external_resources`: the addresses of those that the host keeps for it, by name. `owns_process`: the process is its
-    alone, and ends with it.
+    directory of this process alone, or None; `log_folder` is where it writes its log, or None.
+    `process_metrics()`: the metrics of the process by their full names. Tasks register theirs in `metric_registry`, if
+    there is one. `lock_watcher_address()`: the endpoint of the process that watches this one's interpreter lock, or ''.
+    `external_resources`: the addresses of those that the host reserves for it, by name. `owns_process`: the process
+    belongs to it alone, and ends with it.
     """
 
     resource_id: ResourceId
@@ -58,16 +58,16 @@ class TaskManagerServices:
 
 
 class JobMasterLostError(HeadraceError):
-    """A task was stopped, because the JobMaster that it belongs to is gone."""
+    """A task was stopped because its JobMaster is gone."""
 
     is_consequence = True
 
 
 class TaskManagerEndsError(HeadraceError):
-    """A task was stopped, because its TaskManager ends."""
+    """A task was stopped because its TaskManager ends."""
 
 
 class SlotReleasedError(HeadraceError):
-    """A task was stopped, because its slot was taken away."""
+    """A task was stopped because its slot was taken away."""
 
     is_consequence = True

@@ -1,6 +1,6 @@
 """TaskMetricGroups: registers the metrics of tasks, and of their operators, in the registry of their TaskManager.
 
-A task's groups go when it has ended: its last values are reported once more then, so that no count is lost.
+A task's groups are removed when it has ended; its last values are reported once more then, so that no count is lost.
 Source: Flink TaskManagerJobMetricGroup, TaskMetricGroup, InternalOperatorMetricGroup.
 """
 
@@ -18,7 +18,7 @@ from headrace.metrics.scopes import GroupKind
 
 
 class TaskMetricGroups:
-    """One per TaskExecutor, on its main thread; without a registry it does nothing."""
+    """Metric groups of one TaskExecutor, on its main thread; without a registry all methods do nothing."""
 
     def __init__(self, services: TaskManagerServices) -> None:
         self._registry: Final = services.metric_registry
@@ -28,7 +28,7 @@ class TaskMetricGroups:
         }
 
     def open(self, descriptor: TaskDeploymentDescriptor, task: RunningTask) -> None:
-        """Have the metrics of a task reported from now on."""
+        """Report the metrics of a task from now on."""
         if self._registry is None:
             return
         variables = self._own | _variables_of(descriptor)

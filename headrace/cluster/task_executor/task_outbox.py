@@ -1,7 +1,7 @@
 """TaskOutbox: queue of one task's reports to its JobMaster, in order, each kept until it is acknowledged.
 
-State reports and operator events share one queue, so that the JobMaster never hears FINISHED before the last event.
-Each is sent until it is acknowledged: a lost reply costs a repetition, which the JobMaster recognises. The queue is
+State reports and operator events share one queue, so that the JobMaster never gets FINISHED before the last event.
+Each is sent until it is acknowledged: after a lost reply it is repeated, which the JobMaster recognises. The queue is
 bounded: a task thread that runs ahead of the JobMaster waits, which is back pressure.
 """
 
@@ -38,7 +38,7 @@ class OperatorEvent:
 
 @dataclass(frozen=True)
 class CheckpointAcknowledged:
-    """The task's part of a checkpoint is stored."""
+    """The task has stored its part of a checkpoint."""
 
     checkpoint_id: int
     snapshot: TaskStateSnapshot
@@ -47,7 +47,7 @@ class CheckpointAcknowledged:
 
 @dataclass(frozen=True)
 class CheckpointDeclined:
-    """The task does not take its part."""
+    """The task declines its part of a checkpoint."""
 
     checkpoint_id: int
     reason: CheckpointFailureReason
@@ -64,7 +64,7 @@ OutboxEntry = ExecutionReport | OperatorEvent | CheckpointMessage
 
 
 class TaskOutbox:
-    """One attempt's queue. Everything runs on the control thread, except `await_room`.
+    """Report queue of one attempt. Everything runs on the control thread, except `await_room`.
 
     `drain` is a coroutine that the owner starts when `put` returns True and that ends when the queue is empty.
     """
@@ -75,38 +75,37 @@ class TaskOutbox:
         self._next_sequence: dict[OperatorId, int] = {}
         self._is_draining = False
         self._is_closed = False
-        # The only state that the task's thread shares: how many more events it may hand over.
+        # The only state shared with the task's thread: the number of further events that it may queue.
         self._room = threading.Condition()
         self._room_count = CAPACITY
         self._is_interrupted = False
 
     def await_room(self, *, may_block: bool) -> None:
-        """Called by the task before it hands over an event: waits for room. CancelTaskException once interrupted."""
+        """Wait for room; the task calls this before it queues an event. CancelTaskException once interrupted."""
         with self._room:
             while may_block and self._room_count <= 0 and not self._is_interrupted:
                 self._room.wait()
             if self._is_interrupted:
-                raise CancelTaskException("nobody takes the task's events any more")
+                raise CancelTaskException("the task's events are no longer accepted")
             self._room_count -= 1
 
     def put_event(self, operator_id: OperatorId, payload: bytes) -> bool:
-        """Queue an event; True where `drain` has to be started."""
+        """Queue an event; return True if `drain` must be started."""
         sequence_number = self._next_sequence.get(operator_id, 0)
         self._next_sequence[operator_id] = sequence_number + 1
         return self._put(OperatorEvent(operator_id, sequence_number, payload))
 
     def put_checkpoint_message(self, message: CheckpointMessage) -> bool:
-        """Queue a message about checkpoints, behind the events that came before it; True as for `put_event`.
+        """Queue a message about checkpoints after earlier events; returns as `put_event`.
 
-        Not bounded by room: there are never more of them than checkpoints under way.
+        Not bounded by room: there are never more of them than pending checkpoints.
         """
         return self._put(message)
 
     def put_report(self, report: ExecutionReport) -> bool:
-        """Queue a state report; True where `drain` has to be started.
+        """Queue a state report; return True if `drain` must be started.
 
-        After a failure or cancellation nobody wants the events any more, and a busy coordinator must not hold up the
-        news of it.
+        After a failure or cancellation the events are dropped, so that a busy coordinator does not delay the report.
         """
         if report.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
             self._drop_events()
@@ -114,11 +113,14 @@ class TaskOutbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything was told."""
+        """Return whether everything was delivered."""
         return not self._entries
 
     def interrupt(self) -> None:
-        """The task is to end: it waits for room no more, and its events are dropped. Its reports still go."""
+        """Interrupt a task that must end: it no longer waits for room, and its events are dropped.
+
+        Its reports are still sent.
+        """
         self._drop_events()
         with self._room:
             self._is_interrupted = True
@@ -126,11 +128,11 @@ class TaskOutbox:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody listens any more."""
+        """Return whether the outbox is closed."""
         return self._is_closed
 
     def close(self) -> None:
-        """Drop all entries, as nobody listens any more, and let the task go on, into its cancellation."""
+        """Drop all entries, because the JobMaster no longer listens, and let the task continue to its cancellation."""
         self._is_closed = True
         self._entries.clear()
         self.interrupt()
@@ -138,9 +140,9 @@ class TaskOutbox:
     async def drain(
         self, gateway: JobMasterGateway, pause: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Tell everything, in order. What the JobMaster refuses for good is raised, with its entry still queued.
+        """Send all entries in order. A refusal for good is raised, with its entry still queued.
 
-        `pause(ms)` waits on the owner's clock. Silence and busy coordinators are met with repetition.
+        `pause(ms)` waits on the owner's clock. Entries are repeated after silence and for busy coordinators.
         """
         self._is_draining = True
         try:
@@ -159,7 +161,7 @@ class TaskOutbox:
             self._is_draining = False
 
     def skip(self) -> None:
-        """Forget the first entry: it was refused for good."""
+        """Drop the first entry, which was refused for good."""
         if self._entries:
             self._delivered(self._entries[0])
 
@@ -199,7 +201,7 @@ class TaskOutbox:
     def _delivered(self, entry: OutboxEntry) -> None:
         if isinstance(entry, CheckpointAcknowledged):
             reach(Failpoint.ACKNOWLEDGED)
-        # `close` may have emptied the queue while the answer was on its way.
+        # `close` may have emptied the queue before the answer arrived.
         if self._entries and self._entries[0] is entry:
             self._entries.popleft()
         if isinstance(entry, OperatorEvent):

@@ -1,6 +1,6 @@
 """TaskReporter: takes reports from the threads of tasks, and sends them through their outboxes to the JobMaster.
 
-A task leaves the table when its JobMaster has heard of its end, or will never hear. Source: Flink TaskManagerActions,
+A task leaves the table when its JobMaster knows of its end, or never will. Source: Flink TaskManagerActions,
 TaskExecutor.updateTaskExecutionState.
 """
 
@@ -35,9 +35,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class TaskReporter:
-    """One per TaskExecutor. Implements TaskListener, from any thread.
+    """Reports of one TaskExecutor's tasks. Implements TaskListener, from any thread.
 
-    `on_gone(entry)`: a task has ended and needs to be remembered no longer.
+    `on_gone(entry)` is called when a task has ended and can be forgotten.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TaskReporter:
     def operator_event(
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        """Send an event to the operator's coordinator; waits while too many reports of the task are unsent."""
+        """Send an event to the operator's coordinator; wait while too many reports of the task are unsent."""
         entry = self._tasks.find(attempt_id)
         if entry is None:
             return
@@ -109,7 +109,7 @@ class TaskReporter:
         partition_id: ResultPartitionId,
         answer: AnswerVerdict,
     ) -> None:
-        """Ask the JobMaster for the producer's state; no answer comes if it is gone, as the task ends with it."""
+        """Ask the JobMaster for the producer's state; if it is gone no answer comes, because the task ends with it."""
 
         def ask() -> None:
             connection = self._jobs.find(attempt_id.job_id)
@@ -127,7 +127,7 @@ class TaskReporter:
         try:
             state = await connection.gateway.request_partition_state(partition_id)
         except (AskTimeoutError, MailboxFullError, RecipientUnreachableError):
-            # Silence says nothing about the producer.
+            # No answer says nothing about the producer.
             answer(ProducerVerdict.ASK_AGAIN)
         except HeadraceError:
             answer(ProducerVerdict.FAIL)
@@ -139,7 +139,7 @@ class TaskReporter:
     ) -> None:
         entry = self._tasks.find(attempt_id)
         if entry is None or entry.has_ended or state is ExecutionState.DEPLOYING:
-            return  # DEPLOYING the JobMaster knows of: it began it
+            return  # the JobMaster itself started DEPLOYING
         metrics: TaskMetrics | None = None
         if state.is_terminal:
             last = entry.metrics()
@@ -151,7 +151,7 @@ class TaskReporter:
         where = f"task '{entry.display_name}'"
         info = None if error is None else error_info_of(error, where)
         if state is ExecutionState.FAILED and info is not None:
-            # For the log file: at the terminal it is the JobMaster that tells of failures.
+            # For the log file: at the terminal the JobMaster reports failures.
             _LOG.info(
                 "%s has failed in attempt %d: %s\n%s",
                 where,
@@ -160,7 +160,7 @@ class TaskReporter:
                 info.remote_traceback,
             )
         if state.is_terminal and entry.outbox.is_closed:
-            # Its JobMaster is gone, or wants to hear no more; deployment reports tell of the end.
+            # Its JobMaster is gone, or no longer listens; deployment reports show the end.
             self._on_gone(entry)
         elif entry.outbox.put_report(ExecutionReport(attempt_id, state, info, metrics)):
             self._drain(entry)
@@ -179,7 +179,7 @@ class TaskReporter:
                 entry.outbox.close()
                 self._tasks.fail_task(entry, error)
             except HeadraceError as error:
-                # The JobMaster refuses what the task says: the task is of no use any more.
+                # The JobMaster refuses the task's report: the task is useless now.
                 entry.outbox.skip()
                 self._tasks.fail_task(entry, error)
         if entry.has_ended:

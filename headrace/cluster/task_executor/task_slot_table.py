@@ -1,4 +1,4 @@
-"""TaskSlotTable: the slots of one TaskManager, their jobs, and the tasks in them. Pure; TaskSlots acts on it.
+"""TaskSlotTable: the slots of one TaskManager, their jobs, and the tasks in them. Pure; TaskSlots performs its changes.
 
     FREE --allocate--> ALLOCATED --accepted by the JobMaster--> ACTIVE
       ^                  | timeout, refused                       | free with tasks inside
@@ -6,9 +6,9 @@
       +---------------- (freed) <--last task gone----------- RELEASING
     ACTIVE --JobMaster lost--> ALLOCATED again, with a new timeout
 
-A slot that is cut for a request takes its resources from what no other slot uses, and is gone when it is free.
-A timeout carries a ticket; one that is not the slot's newest does nothing. TaskSlots sets the timers, ends the tasks of
-a slot that is given up and tells leaders of it, on the TaskExecutor's main thread.
+A slot that is cut for a request takes its resources from those that no other slot uses, and is removed when it is free.
+A timeout carries a ticket; only the slot's newest ticket has an effect. TaskSlots sets the timers, ends the tasks of
+a released slot and notifies leaders, on the TaskExecutor's main thread.
 Source: Flink TaskSlotTableImpl, TaskSlot; TaskExecutor (freeSlotInternal, syncTaskSlotsWithSnapshotFromJobMaster).
 """
 
@@ -45,7 +45,7 @@ class TaskSlotState(enum.Enum):
 
 @dataclass(frozen=True)
 class SlotTicket:
-    """Names one waiting period of an ALLOCATED slot."""
+    """Identifies one waiting period of an ALLOCATED slot."""
 
     allocation_id: AllocationId
     number: int
@@ -53,7 +53,7 @@ class SlotTicket:
 
 @dataclass(frozen=True)
 class FreedSlot:
-    """A slot that nobody has any more, and who had it."""
+    """A slot that was freed, with its previous job."""
 
     slot_index: int
     job_id: JobId
@@ -74,7 +74,7 @@ class _Slot:
 
 
 class TaskSlotTable:
-    """`slot_count` equal slots of `profile`, and those that are cut from the same resources.
+    """`slot_count` equal slots of `profile`, and slots that are cut from the same resources.
 
     `addresses`: those of the external resources, by name; each belongs to one slot at a time.
     """
@@ -99,11 +99,10 @@ class TaskSlotTable:
         allocation_id: AllocationId,
         profile: ResourceProfile = UNSPECIFIED,
     ) -> SlotTicket:
-        """Reserve a slot (-1: any free one) and start its waiting period; SlotOccupiedError where it is taken.
+        """Reserve a slot (-1: any free one) and start its waiting period. SlotOccupiedError if it is not free.
 
-        An index beyond those that are always there is that of a slot to be cut for `profile`; SlotOccupiedError where
-        too little is left. The same allocation again answers with a new ticket, or with the present one where the
-        slot is in use.
+        An index beyond the permanent slots is that of a slot to be cut for `profile`; SlotOccupiedError if too little
+        is left. The same allocation again returns a new ticket, or the current one if the slot is in use.
         """
         slot = self._find(allocation_id)
         if slot is None:
@@ -123,7 +122,7 @@ class TaskSlotTable:
         return SlotTicket(allocation_id, slot.ticket_number)
 
     def activate(self, allocation_id: AllocationId) -> bool:
-        """The JobMaster accepted the slot; False where it is gone or being released."""
+        """Activate a slot that the JobMaster accepted; return False if it is gone or being released."""
         slot = self._find(allocation_id)
         if slot is None or slot.state is TaskSlotState.RELEASING:
             return False
@@ -132,7 +131,7 @@ class TaskSlotTable:
         return True
 
     def deactivate(self, allocation_id: AllocationId) -> SlotTicket | None:
-        """The JobMaster was lost: wait for it again. None unless the slot was ACTIVE."""
+        """Let an ACTIVE slot wait for a JobMaster again, because its own was lost; return None for other slots."""
         slot = self._find(allocation_id)
         if slot is None or slot.state is not TaskSlotState.ACTIVE:
             return None
@@ -141,7 +140,7 @@ class TaskSlotTable:
         return SlotTicket(allocation_id, slot.ticket_number)
 
     def is_expired(self, ticket: SlotTicket) -> bool:
-        """Whether a waiting period that is over was the newest of its slot: the slot is then to be freed."""
+        """Return whether an expired waiting period is the newest of its slot, which must then be freed."""
         slot = self._find(ticket.allocation_id)
         return (
             slot is not None
@@ -150,9 +149,9 @@ class TaskSlotTable:
         )
 
     def free(self, allocation_id: AllocationId) -> FreedSlot | tuple[ExecutionAttemptId, ...]:
-        """Give the slot up: FREE at once, or, after the tasks that are returned have ended, by `remove_task`.
+        """Free a slot at once or, if it has tasks, return these; `remove_task` frees it after the last one.
 
-        An unknown allocation answers with no tasks.
+        An unknown allocation returns no tasks.
         """
         slot = self._find(allocation_id)
         if slot is None:
@@ -166,7 +165,7 @@ class TaskSlotTable:
         return freed
 
     def add_task(self, allocation_id: AllocationId, attempt_id: ExecutionAttemptId) -> bool:
-        """Put a task into an ACTIVE slot of its job; False where there is no such slot."""
+        """Put a task into an ACTIVE slot of its job; return False if there is no such slot."""
         slot = self._find(allocation_id)
         if (
             slot is None
@@ -178,7 +177,7 @@ class TaskSlotTable:
         return True
 
     def remove_task(self, attempt_id: ExecutionAttemptId) -> FreedSlot | None:
-        """A task has ended. Returns the slot where this was what its release waited for, else None."""
+        """Remove a task that has ended; return its slot if that was being released and is free now, else None."""
         for slot in self._slots:
             if attempt_id in slot.attempts:
                 slot.attempts.discard(attempt_id)
@@ -190,17 +189,17 @@ class TaskSlotTable:
         return None
 
     def state_of(self, allocation_id: AllocationId) -> TaskSlotState:
-        """State of the allocation's slot; FREE where there is none."""
+        """Return the state of the allocation's slot; FREE if there is none."""
         slot = self._find(allocation_id)
         return TaskSlotState.FREE if slot is None else slot.state
 
     def job_of(self, allocation_id: AllocationId) -> JobId | None:
-        """The job that the allocation's slot belongs to, or None where there is no such slot."""
+        """Return the job of the allocation's slot, or None if there is no such slot."""
         slot = self._find(allocation_id)
         return None if slot is None else slot.job_id
 
     def allocations_of(self, job_id: JobId, *states: TaskSlotState) -> tuple[AllocationId, ...]:
-        """The job's allocations in one of `states`, by slot index."""
+        """Return the job's allocations in one of `states`, by slot index."""
         return tuple(
             slot.allocation_id
             for slot in self._slots
@@ -208,7 +207,7 @@ class TaskSlotTable:
         )
 
     def offers_for(self, job_id: JobId) -> tuple[SlotOffer, ...]:
-        """The job's slots that its JobMaster has not accepted yet."""
+        """Return the job's slots that its JobMaster has not accepted yet."""
         return tuple(
             SlotOffer(slot.allocation_id, slot.index, slot.profile)
             for slot in self._slots
@@ -223,11 +222,11 @@ class TaskSlotTable:
         return {} if slot is None else slot.addresses
 
     def has_slots_of(self, job_id: JobId) -> bool:
-        """Whether any slot belongs to the job."""
+        """Return whether any slot belongs to the job."""
         return any(slot.job_id == job_id for slot in self._slots)
 
     def report(self, resource_id: ResourceId) -> SlotReport:
-        """Every slot as it stands."""
+        """Return the current state of every slot."""
         return SlotReport(
             tuple(
                 SlotStatus(
@@ -273,7 +272,7 @@ class TaskSlotTable:
             raise SlotOccupiedError(f"a slot of {profile} is too large for what is left: {rest}")
 
     def _free_addresses(self, profile: ResourceProfile) -> dict[str, tuple[str, ...]]:
-        """Return as many addresses of each external resource as the profile names, of those that no slot has."""
+        """Return unused addresses, as many of each external resource as the profile requires."""
         taken = {
             (name, each)
             for slot in self._slots
@@ -301,7 +300,7 @@ class TaskSlotTable:
 
 
 class TaskSlots:
-    """One per TaskExecutor. `table` is how the slots stand now; `on_freed` hears that nobody has a slot any more."""
+    """Slots of one TaskExecutor. `table` has their current state; `on_freed` is called when a slot is freed."""
 
     def __init__(
         self,
@@ -317,7 +316,7 @@ class TaskSlots:
         self._timeout_ms: Final = endpoint.settings.duration_ms(SLOT_TIMEOUT)
 
     def allocate(self, request: SlotRequest) -> None:
-        """Reserve a slot, until its JobMaster accepts it or has had its time; SlotOccupiedError."""
+        """Reserve a slot until its JobMaster accepts it or the time-out passes. SlotOccupiedError if it is not free."""
         ticket = self.table.allocate(
             request.slot_id.slot_index,
             request.job_id,
@@ -327,9 +326,9 @@ class TaskSlots:
         self._await_activation(ticket)
 
     def enter(self, allocation_id: AllocationId, attempt_id: ExecutionAttemptId) -> bool:
-        """Put a task into a slot of its job; False where there is no such slot.
+        """Put a task into a slot of its job; return False if there is no such slot.
 
-        A JobMaster that deploys into a slot has accepted it, whether or not its answer has come.
+        A JobMaster that deploys into a slot has accepted it, even if its answer has not arrived yet.
         """
         if self.table.state_of(allocation_id) is TaskSlotState.ALLOCATED:
             self.table.activate(allocation_id)
@@ -341,7 +340,7 @@ class TaskSlots:
         offered: tuple[SlotOffer, ...],
         accepted: tuple[AllocationId, ...],
     ) -> None:
-        """The JobMaster took these; it needs none of the others."""
+        """Activate the slots that the JobMaster accepted, and free the other offered ones."""
         for offer in offered:
             allocation_id = offer.allocation_id
             if allocation_id not in accepted:
@@ -350,27 +349,27 @@ class TaskSlots:
                 connection.fail_slot(allocation_id, "the slot was freed while it was offered")
 
     def reconcile(self, connection: JobConnection, slots: AllocatedSlotReport) -> None:
-        """Compare what the JobMaster says it has with what it has here."""
+        """Compare the slots in the JobMaster's report with those here."""
         for allocation_id in slots.allocation_ids:
             if self.table.state_of(allocation_id) is TaskSlotState.FREE:
                 connection.fail_slot(allocation_id, "the TaskManager does not have this slot")
         active = self.table.allocations_of(slots.job_id, TaskSlotState.ACTIVE)
         unlisted = {each for each in active if each not in slots.allocation_ids}
         # Requests and answers take different connections: a report may have left before the JobMaster accepted
-        # what is active here. So only what two reports in a row do not list is taken for forgotten.
+        # a slot that is active here. So only slots missing in two consecutive reports count as forgotten.
         for allocation_id in sorted(unlisted & connection.unlisted_slots):
             self.free(allocation_id, "the JobMaster does not have it any more")
         connection.unlisted_slots = unlisted
 
     def await_job_master(self, job_id: JobId) -> None:
-        """The JobMaster was lost: its slots wait for it to come back, as long as they waited for it at first."""
+        """Let the slots of a lost JobMaster wait for a new one, as long as they waited at first."""
         for allocation_id in self.table.allocations_of(job_id, TaskSlotState.ACTIVE):
             ticket = self.table.deactivate(allocation_id)
             if ticket is not None:
                 self._await_activation(ticket)
 
     def free(self, allocation_id: AllocationId, cause: str) -> None:
-        """Give a slot up: at once, or with the last of the tasks in it, which fail."""
+        """Release a slot, at once or with the last of its tasks, which are failed."""
         result = self.table.free(allocation_id)
         if isinstance(result, FreedSlot):
             self._on_freed(result)
@@ -381,7 +380,7 @@ class TaskSlots:
             self._tasks.fail_task(entry, SlotReleasedError(f"its slot was freed: {cause}"))
 
     def free_all(self, job_id: JobId, cause: str) -> None:
-        """Give up all slots of a job."""
+        """Release all slots of a job."""
         states = (TaskSlotState.ALLOCATED, TaskSlotState.ACTIVE)
         for allocation_id in self.table.allocations_of(job_id, *states):
             self.free(allocation_id, cause)

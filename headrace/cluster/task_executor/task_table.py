@@ -1,8 +1,8 @@
-"""TaskTable: keeps the tasks of one TaskManager, from their submission until their last report was heard.
+"""TaskTable: keeps the tasks of one TaskManager, from their submission until their last report was acknowledged.
 
 A task that was cancelled or failed is watched: one that does not end in time is stopped with its process.
 PayloadLoader loads payloads and files that descriptors only name, once per TaskManager, while tasks wait in DEPLOYING.
-A task is built and acknowledged before, so that its partitions are there for consumers however long a blob takes.
+A task is built and acknowledged before, so that its partitions exist for consumers however long a blob takes.
 Source: Flink TaskTable, Task.TaskCancelerWatchDog, TaskDeploymentDescriptor.loadBigData.
 """
 
@@ -49,12 +49,12 @@ _TOTALS: Final = {
     NUM_RECORDS_IN.name: TASK_RECORDS_IN,
     NUM_RECORDS_OUT.name: TASK_RECORDS_OUT,
 }
-"""Counters of tasks, and the metrics of the process that add them up."""
+"""Counters of tasks, and the process metrics that sum them."""
 
 
 @dataclass
 class TaskEntry:
-    """One attempt. `settings` are the job's over the TaskManager's."""
+    """One attempt of a task. `settings` are the job's over the TaskManager's."""
 
     attempt_id: ExecutionAttemptId
     allocation_id: AllocationId
@@ -68,8 +68,8 @@ class TaskEntry:
     next_event_number: int = 0
 
     def deliver_event(self, operator_id: OperatorId, sequence_number: int, payload: bytes) -> None:
-        """Pass a coordinator's event on to the task, unless it came before."""
-        assert sequence_number <= self.next_event_number, "an event was passed over"
+        """Pass a coordinator's event to the task, unless it was delivered before."""
+        assert sequence_number <= self.next_event_number, "an event was skipped"
         if sequence_number == self.next_event_number:
             self.next_event_number += 1
             self.task.deliver_operator_event(operator_id, payload)
@@ -85,13 +85,13 @@ class TaskEntry:
         self.task.fail_externally(error)
 
     def mark_ended(self) -> None:
-        """The task has ended: its watchdog has nothing to wait for."""
+        """Record that the task has ended, and stop its watchdog."""
         self.has_ended = True
         if self.watchdog is not None:
             self.watchdog.cancel()
 
     def metrics(self) -> TaskMetrics:
-        """The task's metrics now, or its last ones."""
+        """Return the task's current metrics, or its last ones."""
         if self.last_metrics is not None:
             return self.last_metrics
         values = self.task.metrics_snapshot()
@@ -99,9 +99,9 @@ class TaskEntry:
 
 
 class TaskTable:
-    """Entries by attempt. An entry stays while its JobMaster has not heard everything of it.
+    """Tasks by attempt. An entry stays until its JobMaster has acknowledged all its reports.
 
-    `exit_process(reason)` ends the process on the spot.
+    `exit_process(reason)` ends the process at once.
     """
 
     def __init__(self, endpoint: RpcEndpoint, exit_process: Callable[[str], None]) -> None:
@@ -110,7 +110,7 @@ class TaskTable:
         self._entries: dict[ExecutionAttemptId, TaskEntry] = {}
         # Records received and sent by tasks that have ended.
         self._ended: dict[str, float] = dict.fromkeys(_TOTALS, 0.0)
-        # Other threads read metrics: to them a task is among the entries, or among those that have ended.
+        # Other threads read metrics: for them a task is always either among the entries or among the ended ones.
         self._lock: Final = threading.Lock()
 
     def add(self, entry: TaskEntry) -> None:
@@ -119,11 +119,11 @@ class TaskTable:
         self._entries[entry.attempt_id] = entry
 
     def find(self, attempt_id: ExecutionAttemptId) -> TaskEntry | None:
-        """The entry, or None."""
+        """Return the entry, or None."""
         return self._entries.get(attempt_id)
 
     def remove(self, entry: TaskEntry) -> None:
-        """Forget an attempt: it has ended, and nobody is to hear more of it."""
+        """Forget an attempt that has ended and has no more reports to send."""
         entry.mark_ended()
         entry.outbox.close()
         last = entry.metrics()
@@ -132,24 +132,24 @@ class TaskTable:
             self._entries.pop(entry.attempt_id, None)
 
     def cancel_task(self, entry: TaskEntry, is_forced: bool = False) -> None:
-        """Cancel a task unless it has ended, and watch that it ends; `is_forced`: at once, with its process."""
+        """Cancel a task unless it has ended, and monitor its end; `is_forced`: end it at once, with its process."""
         if entry.has_ended:
             return
         if is_forced:
             self._exit_process(
-                f"task '{entry.display_name}' did not return, and its job was to end at once"
+                f"task '{entry.display_name}' did not return, although its job must end at once"
             )
         self._watch(entry)
         entry.cancel()
 
     def fail_task(self, entry: TaskEntry, error: BaseException) -> None:
-        """Fail a task unless it has ended, and watch that it ends."""
+        """Fail a task unless it has ended, and monitor its end."""
         if not entry.has_ended:
             self._watch(entry)
             entry.fail(error)
 
     def of_job(self, job_id: JobId) -> tuple[TaskEntry, ...]:
-        """The job's entries, in order of submission."""
+        """Return the job's entries, in order of submission."""
         return tuple(entry for entry in self if entry.attempt_id.job_id == job_id)
 
     @property
@@ -158,7 +158,10 @@ class TaskTable:
         return tuple(entry for entry in self if not entry.has_ended)
 
     def metrics(self) -> dict[str, float]:
-        """Return what all tasks have done since the start, and how many run, as metrics of a process. Any thread."""
+        """Return the totals of all tasks since the start, and the number of running ones, as process metrics.
+
+        Any thread.
+        """
         with self._lock:
             totals, entries = self._ended.copy(), tuple(self)
         for entry in entries:
@@ -169,13 +172,15 @@ class TaskTable:
         }
 
     async def await_end(self) -> None:
-        """Give tasks a moment to release what they hold and to say how they ended."""
+        """Wait a limited time for tasks to release their resources and report their end."""
         clock = self._endpoint.clock
         deadline_ns = clock.monotonic_ns() + _END_TIMEOUT_MS * 1_000_000
         while self._entries and clock.monotonic_ns() < deadline_ns:
             await asyncio.sleep(_END_POLL_S)
         for entry in self.running:
-            _LOG.warning("task '%s' does not end; the process ends without it", entry.display_name)
+            _LOG.warning(
+                "task '%s' has not ended in time; the process ends anyway", entry.display_name
+            )
 
     def __iter__(self) -> Iterator[TaskEntry]:
         return iter(tuple(self._entries.values()))
@@ -204,7 +209,7 @@ def _add(totals: dict[str, float], metrics: TaskMetrics) -> None:
 
 
 class PayloadLoader:
-    """One per TaskExecutor, on its main thread."""
+    """Loads payloads for the tasks of one TaskExecutor, on its main thread."""
 
     def __init__(
         self,
@@ -221,10 +226,7 @@ class PayloadLoader:
         self._artifacts: Final = artifacts
 
     def load(self, entry: TaskEntry, descriptor: TaskDeploymentDescriptor) -> None:
-        """Bring the task its payloads, unless it has them, after the files of its job.
-
-        What goes wrong is the task's failure.
-        """
+        """Deliver payloads to a task, unless it has them, after the files of its job. Errors fail the task."""
         if descriptor.vertex.payloads is not None or descriptor.artifacts:
             self._endpoint.spawn(self._load(entry, descriptor), f"payloads of {entry.attempt_id}")
 

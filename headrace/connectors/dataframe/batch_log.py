@@ -2,16 +2,16 @@
 
     NAME/                                    number 7: the rows of one checkpoint
       00000000000000000007-part-….parquet    its files, moved here from the sink's staging folder
-      _log/00000000000000000007.json         its entry: from here on it is in the log
-      _log/schema.parquet                    the columns, before there are rows
-      _log/deleted.json                      the highest number that readers are done with; its files are gone
-      _log/failed.json                       why the job that writes has ended, if it failed
+      _log/00000000000000000007.json         its entry, with which it is part of the log
+      _log/schema.parquet                    the columns, written before the first rows
+      _log/deleted.json                      the highest number that readers have finished; its files are deleted
+      _log/failed.json                       the reason, if the writing job has failed
 
 A sink's committer appends, in the driver; Spark's readers of the format `headrace` take entries in order and delete
-what their query has committed. Likewise a query of Spark's appends its micro-batches, and a BatchLogSource reads them.
-Numbers grow by one, whatever the checkpoints' ids do. Entries name the files, so that what a crash left behind is read
-by nobody. An append that is repeated changes nothing: each entry says up to which id each lineage of a job, or each
-query, has come. One job or query at a time writes, and one reads.
+what their query has committed. Likewise a query of Spark appends its micro-batches, and a BatchLogSource reads them.
+Numbers grow by one, independently of the checkpoints' ids. Entries name the files, so that files left by a crash are
+never read. A repeated append changes nothing, because each entry holds the highest id of each lineage of a job, or of
+each query. One job or query at a time writes, and one reads.
 """
 
 import io
@@ -37,7 +37,7 @@ from headrace.core.randomness import system_random
 BATCH_LOG_FORMAT: Final = "headrace"
 """Name of the data source that reads logs, and of the sink format that writes them."""
 BATCHES_MAX: Final = "maxBatches"
-"""Option of a sink: batches that may wait for a reader."""
+"""Option of a sink: the number of batches that may wait for a reader."""
 BATCHES_MAX_DEFAULT: Final = 10_000
 _DIGITS: Final = 20
 _LOG: Final = "_log"
@@ -47,25 +47,28 @@ _FAILED: Final = "failed.json"
 
 
 class BatchLogError(HeadraceError):
-    """A log of batches cannot be read, or not as it was asked."""
+    """Raised if a log of batches cannot be read, or not in the requested way."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
 class BatchGoneError(BatchLogError):
-    """A batch is asked for that was deleted, or that never was in this log."""
+    """Raised if a requested batch was deleted, or was never in this log."""
 
 
 class BatchLogFullError(BatchLogError):
-    """The log holds as many unread batches as it may. An append succeeds again once a reader has committed some."""
+    """Raised if the log holds as many unread batches as it may.
+
+    An append succeeds again once a reader has committed some.
+    """
 
     recoverable = True
 
 
 def count_of_option(option: str, said: str, error_class: type[HeadraceError]) -> int:
-    """Return the count that an option of a log says; an error of `error_class` where it says none."""
+    """Return the count given as an option of a log; an error of `error_class` if it is not a valid count."""
     if not said.isdecimal() or int(said) < 1:
-        raise error_class(f"{option} is '{said}', and must be a count of at least 1")
+        raise error_class(f"{option} must be a count of at least 1, not '{said}'")
     return int(said)
 
 
@@ -77,7 +80,7 @@ class LoggedFile(msgspec.Struct, frozen=True):
 
 
 class LoggedBatch(msgspec.Struct, frozen=True):
-    """A batch, and for each lineage of a job (`scope`) the highest checkpoint id up to here."""
+    """A batch, and for each lineage of a job (`scope`) the highest checkpoint id up to this batch."""
 
     number: int
     checkpoint_id: int = 0
@@ -98,15 +101,15 @@ class BatchLog:
         self._folder: Final = f"{self._place}/{_LOG}"
 
     def declare(self, schema: pa.Schema, *, is_shared: bool = False) -> None:
-        """Say which columns the rows have, and that a job writes. BatchLogError where there are others already.
+        """Declare the columns of the rows, and that a job writes. BatchLogError if the log has other columns.
 
-        A new folder is for its owner alone, unless it `is_shared`.
+        Only its owner can read a new folder, unless `is_shared`.
         """
         make_folder(self.path, is_shared=is_shared)
         known = self.known_schema()
         if known is not None and not known.equals(schema):
             raise BatchLogError(
-                f"the log {self.path} has columns {_listed(known)}, and the rows to be written have {_listed(schema)}: "
+                f"the log {self.path} has columns {_listed(known)}, but the rows to be written have {_listed(schema)}: "
                 "write to another path, or delete the log"
             )
         delete_file(self._file_system, f"{self._folder}/{_FAILED}")
@@ -116,11 +119,11 @@ class BatchLog:
             self._replace(_SCHEMA, content.getvalue())
 
     def schema(self) -> pa.Schema:
-        """Return the columns. BatchLogError where no job has declared any."""
+        """Return the columns. BatchLogError if no job has declared any."""
         schema = self.known_schema()
         if schema is None:
             raise BatchLogError(
-                f"{self.path} is no log of batches: no job has written to it yet. Start one with to_dataframe("
+                f"{self.path} is not a log of batches: no job has written to it yet. Start one with to_dataframe("
                 f"streaming=True), or with DataFrameSink('{self.path}', format='{BATCH_LOG_FORMAT}', mode='append')"
             )
         return schema
@@ -132,21 +135,22 @@ class BatchLog:
         parts: Sequence[StagedPart],
         batch_count_max: int = BATCHES_MAX_DEFAULT,
     ) -> None:
-        """Take the staged files of a checkpoint over as the next batch, unless they are one already.
+        """Move the staged files of a checkpoint into the log as the next batch, unless they are a batch already.
 
-        NumberUsedTwiceError where they come under an id that others came under; BatchLogFullError.
+        NumberUsedTwiceError if other files were committed under the id; BatchLogFullError.
         """
         last, first = self._newest(), self.first_number
         if checkpoint_id <= last.last_ids.get(scope, 0):
             if any(exists(*file_system_of(part.path)) for part in parts):
                 raise NumberUsedTwiceError(
-                    f"checkpoint {checkpoint_id} is in the log {self.path} already, and not with these rows"
+                    f"checkpoint {checkpoint_id} is in the log {self.path} already, with other rows"
                 )
             return
         number = last.number + 1
         if number - first >= batch_count_max:
             raise BatchLogFullError(
-                f"{number - first} batches wait in the log {self.path}, as many as may ({BATCHES_MAX}): read them with "
+                f"{number - first} batches wait in the log {self.path}, which is the maximum ({BATCHES_MAX}): read "
+                "them with "
                 f"spark.readStream.format('{BATCH_LOG_FORMAT}'), or delete the log"
             )
         files = tuple(self._taken_over(number, part) for part in parts if part.row_count)
@@ -162,17 +166,17 @@ class BatchLog:
 
     @property
     def first_number(self) -> int:
-        """The number of the oldest batch that is there, or of the next one."""
+        """Return the number of the oldest existing batch, or of the next one."""
         return self._deleted().number + 1
 
     @property
     def last_number(self) -> int:
-        """The number of the newest batch; 0 before there is one."""
+        """Return the number of the newest batch; 0 before the first one."""
         numbers = [number for number, _ in self._numbered(self._folder)]
         return max(numbers, default=self._deleted().number)
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch]:
-        """Yield the batches behind number `start` up to `end`. BatchGoneError where one is not there."""
+        """Yield the batches after number `start` up to `end`. BatchGoneError if one is missing."""
         for number in range(start + 1, end + 1):
             batch = self._entry(number)
             if batch is None or number < self.first_number:
@@ -180,7 +184,7 @@ class BatchLog:
             yield batch
 
     def check_start(self, start: int) -> None:
-        """Raise BatchGoneError if a reader that is done with number `start` cannot go on from there."""
+        """Raise BatchGoneError if a reader that has finished batch `start` cannot continue."""
         if start < self.first_number - 1:
             raise self._gone(start + 1)
         if start > self.last_number:
@@ -191,24 +195,24 @@ class BatchLog:
         return self._file_system, place_below(self._file_system, self._place, file.name)
 
     def delete_up_to(self, number: int) -> None:
-        """Delete the batches up to `number`, with which a reader is done."""
+        """Delete the batches up to `number`, which a reader has finished."""
         deleted = self._deleted()
         newest = self._entry(number) if number > deleted.number else None
         if newest is not None:
             deleted = LoggedBatch(number, newest.checkpoint_id, (), newest.last_ids)
             self._replace(_DELETED, msgspec.json.encode(deleted))
-        # Rows first: an entry without rows is deleted with the next batch. Also what a crash left of an append.
+        # Rows first: an entry without rows is deleted with the next batch. This also deletes files of crashed appends.
         for folder in (self._place, self._folder):
             for found, path in list(self._numbered(folder)):
                 if found <= deleted.number:
                     delete_file(self._file_system, path)
 
     def mark_failed(self, reason: str) -> None:
-        """Say that the job that writes has failed: readers that have read all are told."""
+        """Record that the writing job has failed, so that readers are told after the last batch."""
         self._replace(_FAILED, msgspec.json.encode(reason))
 
     def failure(self) -> str | None:
-        """Return why the job that writes has failed."""
+        """Return the reason for which the writing job has failed, or None."""
         return self._read(_FAILED, str)
 
     def _taken_over(self, number: int, part: StagedPart) -> LoggedFile:
@@ -220,7 +224,7 @@ class BatchLog:
             self._file_system.move(source, target)
         elif not exists(self._file_system, target):
             raise ResultFileLostError(
-                f"{source}, rows of batch {number} of the log {self.path}, is gone, and there is no {target} either"
+                f"{source}, rows of batch {number} of the log {self.path}, is missing, and {target} is missing too"
             )
         return LoggedFile(name, part.row_count)
 
@@ -245,17 +249,17 @@ class BatchLog:
         first, last = self.first_number, self.last_number
         if number < first:
             return BatchGoneError(
-                f"batch {number} of the log {self.path} is gone: a query that read it was done with it, and the oldest "
-                f"batch there is {first}. Let one query alone read a log, or have the others keep the rows with option "
+                f"batch {number} of the log {self.path} was deleted after a query had read it; the oldest batch is "
+                f"{first}. Let only one query read a log, or let the others keep the rows with option "
                 "cleanSource=off; a query with a new checkpointLocation begins at the oldest batch"
             )
         return BatchGoneError(
-            f"batch {number} is not in the log {self.path}, whose newest is {last}: was the log deleted, or made anew? "
+            f"batch {number} is not in the log {self.path}, whose newest is {last}: was the log deleted or recreated? "
             "A query with a new checkpointLocation begins at its oldest batch"
         )
 
     def known_schema(self) -> pa.Schema | None:
-        """Return the columns, None before anybody has declared any."""
+        """Return the columns, or None if none were declared yet."""
         try:
             with self._file_system.open_input_file(f"{self._folder}/{_SCHEMA}") as file:
                 return pq.read_schema(file).remove_metadata()
@@ -273,7 +277,7 @@ class BatchLog:
             raise BatchLogError(f"{path} is damaged: {error}") from error
 
     def _replace(self, name: str, content: bytes) -> None:
-        """Write a file as a whole, durably: a crash leaves the old one or the new one."""
+        """Write a whole file durably: a crash leaves the old content or the new one."""
         path = f"{self._folder}/{name}"
         new = f"{path}.{system_random().getrandbits(64):016x}.new"
         self._file_system.create_dir(self._folder, recursive=True)

@@ -1,10 +1,11 @@
-"""BatchLogSource: the batches of a log as a stream, each row once, for jobs that queries of Spark's or other jobs feed.
+"""BatchLogSource: the batches of a log as a stream, each row once, for jobs fed by Spark queries or other jobs.
 
-The enumerator looks for new batches and gives their files out in order. Readers tell it which they have read. A batch
-is deleted once a published checkpoint has nothing of it left to read: no state refers to its files any more.
+The enumerator looks for new batches and assigns their files in order. Readers report the files that they have read. A
+batch is deleted once a published checkpoint shows that all of it was read, so that no state refers to its files any
+more.
 
     found ──► unread ── all its files were read before checkpoint n was taken ──► n is published ──► deleted
-                 ▲── the reader of one starts anew, and holds it still ──┘
+                 ▲── a reader restarts, and its state still holds the file ──┘
 """
 
 import logging
@@ -49,7 +50,7 @@ from headrace.graph.pipeline_options import IS_PREVIEW
 LOG_ENUMERATOR: Final = "batch-log"
 _BATCHES_AT_ONCE: Final = 100
 _UNASSIGNED_SPLITS_MAX: Final = 1000
-"""Splits that nobody has, above which the enumerator does not look for more."""
+"""Number of unassigned splits above which the enumerator does not look for more."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -62,7 +63,7 @@ class LogEnumeration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEnumeratorState(msgspec.Struct, frozen=True, array_like=True):
-    """Splits that nobody has, the newest batch that splits were made of, and the batches of splits not read yet."""
+    """Unassigned splits, the newest batch from which splits were made, and the batches of splits not read yet."""
 
     splits: tuple[SourceSplit, ...]
     number: int
@@ -86,11 +87,11 @@ _EVENT: Final = msgspec.msgpack.Decoder[Any](LogReaderOpened | LogFileRead)
 
 @dataclass(frozen=True)
 class BatchLogSource(SplitSource):
-    """Reads a log of batches without end: what `df.writeStream.format("headrace").start(path)` writes, or another job.
+    """Reads a log of batches without end, which `df.writeStream.format("headrace").start(path)` or another job writes.
 
-    `path` is a folder that the job's hosts and the writer share. `row_type`: names and types of the columns; without it
-    those of the log, which must be there. Batches are deleted once a checkpoint has all their rows, so the job must
-    take checkpoints, and no other job may read the log. ProgramError; BatchLogError.
+    `path` is a folder that the job's hosts and the writer share. `row_type`: names and types of the columns; by default
+    those of the log, which must exist. Batches are deleted once a checkpoint has all their rows, so the job must take
+    checkpoints, and no other job may read the log. Raises ProgramError or BatchLogError.
 
     Example:
         >>> from headrace.core.types.type_info import Types
@@ -105,9 +106,7 @@ class BatchLogSource(SplitSource):
 
     def __post_init__(self) -> None:
         if self.discovery_interval.to_millis() <= 0:
-            raise ProgramError(
-                f"discovery_interval must be above 0, and is {self.discovery_interval}"
-            )
+            raise ProgramError(f"discovery_interval must be above 0, not {self.discovery_interval}")
         place = fixed_place(str(self.path))
         object.__setattr__(self, "path", place)
         if self.row_type is None:
@@ -118,7 +117,7 @@ class BatchLogSource(SplitSource):
             )
         if _holds_pickles(self.row_type):
             raise ProgramError(
-                "BatchLogSource reads what others have written, and unpickles nothing of it: declare types for all "
+                "BatchLogSource reads data of other programs, which it does not unpickle: declare types for all "
                 f"columns, not {self.row_type}"
             )
 
@@ -157,7 +156,7 @@ def _holds_pickles(one: TypeInformation) -> bool:
 
 
 class _LogFileReader(FileReader):
-    """Tells the enumerator which files it has read."""
+    """Reports to the enumerator which files it has read."""
 
     def start(self) -> None:
         super().start()
@@ -179,7 +178,7 @@ class BatchLogEnumerator(SplitQueue):
         self._number: int | None = None
         self._has_looked = False
         self._is_failure_logged = False
-        # Batches by the splits of theirs of which a checkpoint may still have rows to read.
+        # Batches by those of their splits of which a checkpoint may still have unread rows.
         self._unread: dict[str, int] = {}
         # Splits that were read, by subtask: since the last checkpoint, and before those that are not published.
         self._read: dict[int, set[str]] = {}
@@ -214,7 +213,7 @@ class BatchLogEnumerator(SplitQueue):
         if isinstance(event, LogFileRead):
             self._read.setdefault(subtask_index, set()).add(event.split_id)
             return
-        # What it had read behind its checkpoint is read again, by it or, where it was given back, by any.
+        # Rows that it had read after its checkpoint are read again, by it or, for returned splits, by any reader.
         self._forget_reads(subtask_index, event.split_ids)
         self._doubtful.difference_update(event.split_ids)
         self._not_opened.discard(subtask_index)
@@ -247,7 +246,11 @@ class BatchLogEnumerator(SplitQueue):
 
     def _was_deleted(self, _: None, error: BaseException | None) -> None:
         if error is not None:
-            _LOG.warning("batches of %s were not deleted, and are later: %s", self._log.path, error)
+            _LOG.warning(
+                "batches of %s could not be deleted now, and are deleted later: %s",
+                self._log.path,
+                error,
+            )
 
     def _look(self, delay_ms: float) -> None:
         number = self._number if self._number != -1 else None
@@ -262,7 +265,7 @@ class BatchLogEnumerator(SplitQueue):
     def _new_batches(
         self, number: int | None, oldest: int | None
     ) -> list[tuple[int, list[FileSplit]]]:
-        """Return batches behind `number`; at first declare the log, and check that nothing is gone. May block."""
+        """Return batches after `number`; at first, declare the log and check that no batch is missing. May block."""
         log = self._log
         if not self._has_looked:
             is_shared = self.context.settings.get_option(SHARED_FILES)
@@ -291,7 +294,7 @@ class BatchLogEnumerator(SplitQueue):
                 raise error
             if not self._is_failure_logged:
                 self._is_failure_logged = True
-                _LOG.warning("looking for new batches failed, and is tried again: %s", error)
+                _LOG.warning("looking for new batches failed and will be repeated: %s", error)
         else:
             self._has_looked, self._is_failure_logged = True, False
             for number, splits in found:

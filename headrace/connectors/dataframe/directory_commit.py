@@ -1,12 +1,12 @@
-"""DirectoryCommit: moves files from a folder of their own into a folder of results, once for each checkpoint id.
+"""DirectoryCommit: moves files from a staging folder to a folder of results, once for each checkpoint id.
 
-    nothing ──► written apart ──► NOTED: these files belong to id n ──► moved ──► noted as done
-                    └── a crash: written again              └── a crash: the rest is moved
+    nothing ──► written to a staging folder ──► NOTED: these files belong to id n ──► moved ──► noted as done
+                          └── a crash: written again                          └── a crash: the rest is moved
 
-The note lies in the folder of results. From the note on id n counts as committed; before it, no file of n is visible.
+The note is in the folder of results. Id n is committed once it is noted; before that, no file of n is visible.
 
-Each attempt writes apart in a folder of its own, which the note names: a driver that was taken for dead and goes on
-must not delete, or write into, the files that its successor has noted.
+Each attempt writes to a folder of its own, which the note names: a driver that was wrongly taken for dead must not
+delete, or write into, the files that its successor has noted.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,19 +26,22 @@ ERROR_MODES: Final = ("error", "errorifexists")
 
 
 class TargetExistsError(HeadraceError):
-    """There are results already where the first ones were to be written."""
+    """Raised if the target of the first results already holds results."""
 
     domain, recoverable = ErrorDomain.USER, False
 
 
 class ResultFileLostError(HeadraceError):
-    """A file of a checkpoint is neither where it was written nor among the results."""
+    """Raised if a file of a checkpoint is neither where it was written nor among the results."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
 class NumberUsedTwiceError(HeadraceError):
-    """Rows come under a checkpoint's number that others came under before. They are not dropped."""
+    """Raised if new rows have the number of a checkpoint whose rows were committed before.
+
+    The new rows are not dropped.
+    """
 
     domain, recoverable = ErrorDomain.INTERNAL, False
 
@@ -47,7 +50,7 @@ class DirectoryNote(msgspec.Struct, frozen=True):
     """Note of the last commit into a folder in a scope; `last_content` identifies the content committed as `last_id`.
 
     While `moving_id` is set, a commit is under way: `arriving` files are moved in from the folder of that `attempt`,
-    and `leaving` files are removed. `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
+    and `leaving` files are removed. `is_ignored`: there were results already, and mode `ignore` keeps them unchanged.
     """
 
     scope: str
@@ -61,7 +64,7 @@ class DirectoryNote(msgspec.Struct, frozen=True):
 
 
 class DirectoryCommit:
-    """Commits to the folder `path` (a path or URI), in one of Spark's save modes: it holds for the first commit.
+    """Commits to the folder `path` (a path or URI); one of Spark's save modes applies to the first commit.
 
     Later commits of the same scope append.
     """
@@ -75,10 +78,11 @@ class DirectoryCommit:
     def commit(
         self, scope: str, checkpoint_id: int, content: str, write: Callable[[str], None]
     ) -> None:
-        """Have `write(folder)` make the files of an id, unless it did, and take them over.
+        """Let `write(folder)` make the files of an id, unless it did so before, and move them to the results.
 
-        `write` may be called again after a crash, and finds no folder there. `content` stands for what the id has:
-        the same at each call, and empty where nothing is left of it. NumberUsedTwiceError where it is something else.
+        `write` may be called again after a crash, and then finds no folder. `content` identifies the id's rows: the
+        same at each call, and empty if nothing is left of them. NumberUsedTwiceError if the id was committed with
+        another content.
         """
         notes = self._notes(scope)
         note = notes.read() or self._first_note(scope)
@@ -89,7 +93,7 @@ class DirectoryCommit:
             is_known = checkpoint_id == note.last_id and content == note.last_content
             if content and not is_known:
                 raise NumberUsedTwiceError(
-                    f"checkpoint {checkpoint_id} was committed to {self._path} before, and not with these rows"
+                    f"checkpoint {checkpoint_id} was committed to {self._path} before, with other rows"
                 )
             return
         if note.moving_id != checkpoint_id:
@@ -104,16 +108,16 @@ class DirectoryCommit:
         return self._notes(scope).read() is not None
 
     def last_committed(self, scope: str) -> int | None:
-        """Return the highest id of the scope; also of one whose files are being moved, as it counts already."""
+        """Return the highest id of the scope, including one whose files are being moved, because it is committed."""
         note = self._notes(scope).read()
         return None if note is None else max(note.last_id, note.moving_id)
 
     def _first_note(self, scope: str) -> DirectoryNote:
-        """Return the note before a scope's first commit; TargetExistsError where the mode forbids present files."""
+        """Return the note before a scope's first commit; TargetExistsError if the mode forbids existing files."""
         present = self._data_files(self._place)
         if present and self._mode in ERROR_MODES:
             raise TargetExistsError(
-                f"{self._path} holds results already: remove them, or say mode='overwrite', 'append' or 'ignore'"
+                f"{self._path} holds results already: remove them, or set mode='overwrite', 'append' or 'ignore'"
             )
         if present and self._mode == "ignore":
             return DirectoryNote(scope, is_ignored=True)
@@ -149,11 +153,11 @@ class DirectoryCommit:
                 self._file_system.move(source, target)
             elif not exists(self._file_system, target):
                 raise ResultFileLostError(
-                    f"{source}, a file of checkpoint {note.moving_id}, is gone, and there is no {target} either"
+                    f"{source}, a file of checkpoint {note.moving_id}, is missing, and {target} is missing too"
                 )
 
     def _data_files(self, folder: str) -> Sequence[str]:
-        """Files below a folder, relative to it, but for those whose names Spark's readers pass over."""
+        """Return the files below a folder, relative to it, except those that Spark's readers ignore."""
         names = [
             info.path[len(folder) :].lstrip("/")
             for info in folder_entries(self._file_system, folder, is_recursive=True)
@@ -176,7 +180,7 @@ class DirectoryCommit:
         return f"{parent}/.{name}.commit-{digest_of_scope(scope)}-"
 
     def _delete_attempts(self, scope: str, checkpoint_id: int) -> None:
-        """Delete files that attempts at an id, and at earlier ones, have left; later ones may be a successor's."""
+        """Delete the files of attempts at an id and at earlier ones; files of later ids may belong to a successor."""
         beginning = self._all_apart(scope)
         for info in folder_entries(self._file_system, beginning.rpartition("/")[0]):
             if not info.path.startswith(beginning) or is_link(self._file_system, info.path):

@@ -5,7 +5,7 @@ import msgspec
 SOURCE_COORDINATOR = "dataframe-source"
 SINK_COORDINATOR = "dataframe-sink"
 LOG_COORDINATOR = "batch-log-sink"
-"""Of a sink that writes a log of batches: no Spark is needed for it, so that any cluster may run its job."""
+"""Coordinator of a sink that writes a log of batches: it needs no Spark, so any cluster may run the job."""
 SINK_COMMITTER = "dataframe"
 
 
@@ -35,10 +35,10 @@ class PartitionEnded(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
 
 
 class PartitionsAnnounced(msgspec.Struct, frozen=True):
-    """Coordinator → reader: these partitions are yours, and no others.
+    """Coordinator → reader: partitions assigned to this reader.
 
     A streaming DataFrame has a `number` for each of its micro-batches, whose partitions are counted from
-    `first_partition` on; `is_last`: none comes after it.
+    `first_partition` on; `is_last`: True for the last micro-batch.
     """
 
     partitions: tuple[int, ...]
@@ -53,10 +53,10 @@ ReaderEvent = ReaderOpened | PartitionEnded
 class SourceState(msgspec.Struct, frozen=True):
     """State of the source's coordinator in a checkpoint.
 
-    `is_announced`: whether partitions had been assigned to readers, whose states then have them. `plan`: an identifier
-    of the plan that computes the DataFrame, with `parallelism` as Spark's default for cutting it into partitions.
-    `copy_path`: the folder to which its rows were written so that they can be read again; empty where the plan itself
-    gives the same rows in the same order each time.
+    `is_announced`: True if partitions had been assigned to readers, whose states then hold them. `plan`: an identifier
+    of the plan that computes the DataFrame, with `parallelism` as Spark's default number of partitions. `copy_path`:
+    the folder with a copy of the rows for reading them again; empty if the plan gives the same rows in the same order
+    each time.
     """
 
     is_announced: bool
@@ -68,9 +68,9 @@ class SourceState(msgspec.Struct, frozen=True):
 class StreamState(msgspec.Struct, frozen=True):
     """State of a streaming DataFrame's coordinator in a checkpoint.
 
-    `batch_id`: the newest micro-batch, -1 before there is one. Its partitions have the numbers from `first_partition`
-    on; where `is_announced`, the readers' states hold those that have not ended. `parallelism`: Spark's default for
-    cutting a copy into partitions. `query_path`: the `checkpointLocation` of the query.
+    `batch_id`: the newest micro-batch, -1 before the first. Its partitions have the numbers from `first_partition` on;
+    if `is_announced`, the readers' states hold those that have not ended. `parallelism`: Spark's default number of
+    partitions for a copy. `query_path`: the `checkpointLocation` of the query.
     """
 
     batch_id: int = -1
@@ -92,9 +92,10 @@ class SinkPayload(msgspec.Struct, frozen=True, tag="write"):
 
 
 class FunctionPayload(msgspec.Struct, frozen=True, tag="function"):
-    """Configuration of a sink that calls a function: its name in the driver, and where rows wait.
+    """Configuration of a sink that calls a function: its name in the driver, and the folders of staged rows.
 
-    `staging_path`: the folder that the user has named, or empty. `temporary`: one among the driver's temporary files.
+    `staging_path`: the folder that the user has named, or empty. `temporary`: a folder among the driver's temporary
+    files.
     """
 
     function_id: str = ""
@@ -112,7 +113,7 @@ class FilesStaged(msgspec.Struct, frozen=True):
 
 
 class StagedPart(msgspec.Struct, frozen=True):
-    """Writer → committer: a complete Parquet file. `path`: as the writer was given it, so a URI stays one."""
+    """Writer → committer: a complete Parquet file. `path`: a path or a URI, in the form that the writer received."""
 
     path: str
     row_count: int
@@ -123,8 +124,8 @@ class StagedPart(msgspec.Struct, frozen=True):
 class CommitPayload(msgspec.Struct, frozen=True):
     """Configuration of the committer: a target as in DataFrameSink, or a function of the driver.
 
-    `is_at_least_once`: the program has declared that it tolerates rows that are written twice. `staging_directory`:
-    folder of the rows that wait for a log of batches, which is the sink's own.
+    `is_at_least_once`: the program has declared that it tolerates rows that are written twice. `staging_directory`: the
+    sink's own folder for rows that wait for a log of batches.
     """
 
     path: str = ""

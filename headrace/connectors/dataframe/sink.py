@@ -1,9 +1,9 @@
-"""Sinks that Spark writes: each subtask stages Parquet files, which the driver reads as a DataFrame and writes.
+"""Sinks written by Spark: each subtask stages Parquet files, which the driver reads as a DataFrame and writes.
 
-With checkpoints the driver writes at each of them. Without, it writes once, when the whole job has finished; a job that
-fails before leaves neither output nor staged files. A sink that calls a function with each DataFrame names it: the
-registry here keeps the functions of the driver's process, so that nothing of a user's is unpickled beside the
-JobMaster. Column types that Spark's formats cannot store are refused when a sink is made.
+With checkpoints the driver writes at each of them. Without checkpoints it writes once, when the whole job has finished;
+a job that fails before leaves neither output nor staged files. A sink that calls a function with each DataFrame refers
+to it by name: the registry here keeps the functions of the driver's process, so that the JobMaster's process unpickles
+no user code. Column types that Spark's formats cannot store are refused when a sink is made.
 """
 
 import hashlib
@@ -65,11 +65,12 @@ _MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
 
 
 class BatchId(int):
-    """The id of the checkpoint whose rows a function is given: a number that also tells which history it counts.
+    """Id of the checkpoint whose rows a function receives: a number that also names the history that it belongs to.
 
     `lineage`: 32 hexadecimal digits, the same for all batches of a sink from a start without state on, through every
-    restart and every start from a checkpoint or savepoint. A start without state has another, and so has a fork. Ids
-    of one lineage grow, and each stands for the same rows. Delta calls the two `txnAppId` and `txnVersion`.
+    restart and every start from a checkpoint or savepoint. A start without state has a new lineage, and so has a fork.
+    Ids of one lineage grow, and each always stands for the same rows. Delta calls lineage and number `txnAppId` and
+    `txnVersion`.
 
     Example:
         >>> batch = BatchId(7, "5e0c")
@@ -86,7 +87,7 @@ class BatchId(int):
 
     @classmethod
     def of_scope(cls, number: int, scope: str) -> Self:
-        """Return the id of a commit, by the scope of its idempotence key."""
+        """Return the id of a commit, from the scope of its idempotence key."""
         return cls(number, hashlib.blake2b(scope.encode(), digest_size=16).hexdigest())
 
     def __reduce__(self) -> tuple[type[Self], tuple[int, str]]:
@@ -94,41 +95,42 @@ class BatchId(int):
 
 
 BatchFunction = Callable[[Any, BatchId], None]
-"""Takes a DataFrame and the id of the checkpoint whose rows it has."""
+"""Function of a DataFrame and the id of the checkpoint whose rows the DataFrame has."""
 
 
 def unwritable_column(value_type: TypeInformation, spark_format: str) -> str | None:
     """Return the part of `value_type` that Spark cannot write in `spark_format`, with a remedy; None if there is none.
 
-    Of formats that Spark does not bring only what holds for all is known. Found by writing every type to each.
+    For formats that are not part of Spark, only the limits of all formats are checked. Found by writing every type to
+    each.
     """
     schema = data_schema(value_type)
     for column in schema:
         for part in _parts(column.type):
             if pa.types.is_time(part):
                 return (
-                    f"column '{column.name}' holds a time of day, which Spark does not read from the staged files: "
-                    "make it a string or a number of milliseconds"
+                    f"column '{column.name}' holds a time of day, which Spark cannot read from the staged files: "
+                    "convert it to a string or a number of milliseconds"
                 )
             if pa.types.is_decimal(part) and part.precision > _DECIMAL_DIGITS_MAX:
                 return (
-                    f"column '{column.name}' has {part.precision} digits, and Spark's decimals have at most "
-                    f"{_DECIMAL_DIGITS_MAX}: declare fewer, or make it a string"
+                    f"column '{column.name}' has {part.precision} digits, but Spark's decimals have at most "
+                    f"{_DECIMAL_DIGITS_MAX}: declare fewer, or convert it to a string"
                 )
     if spark_format.lower() == "csv":
         for column in schema:
             if pa.types.is_nested(column.type):
                 return (
-                    f"column '{column.name}' is of type {column.type}, and CSV holds single values only: make it a "
-                    "string, or write parquet, orc or json"
+                    f"column '{column.name}' is of type {column.type}, but CSV holds only single values: convert it "
+                    "to a string, or write parquet, orc or json"
                 )
     if spark_format.lower() == "text" and schema.types != [pa.string()]:
-        return f"text files hold a single column of strings, and there is {_listed(schema)}"
+        return f"text files hold a single column of strings, not {_listed(schema)}"
     return None
 
 
 def columns_that_become_strings(value_type: TypeInformation) -> list[str]:
-    """Return the names of the columns that hold numbers of any size, which no type of Spark's does."""
+    """Return the names of the columns that hold numbers of any size, for which Spark has no type."""
     if isinstance(value_type, RowTypeInfo | TupleTypeInfo):
         named = zip(value_type.field_names, value_type.field_types, strict=True)
         return [name for name, field_type in named if _is_unbounded(field_type)]
@@ -168,14 +170,14 @@ _registry: Final = _Registry()
 
 
 def register_batch_function(function: BatchFunction) -> str:
-    """Return the name under which this process knows the function from now on."""
+    """Register the function, and return the name by which this process knows it from now on."""
     function_id = f"batch-function-{system_random().getrandbits(64):016x}"
     _registry.functions[function_id] = function
     return function_id
 
 
 def batch_function(function_id: str) -> BatchFunction | None:
-    """Return the function, or None where this process has never heard of it."""
+    """Return the function, or None if this process has not registered it."""
     return _registry.functions.get(function_id)
 
 
@@ -184,13 +186,13 @@ class DataFrameSink(Sink):
     """Writes records to `path` in one of Spark's formats, as `df.write.format(…).mode(…).options(…).save(path)`.
 
     Records must have columns: rows, tuples, dataclasses or basic types, not undeclared objects. A job with checkpoints
-    writes with each of them, and `mode` holds for the first time only. Each row is written once into folders of files
-    (parquet, csv, json, orc, text, avro, xml) and into Delta tables; what else Spark writes to cannot say what it was
-    given, so a crash at the wrong moment writes rows twice: `guarantee` must then be AT_LEAST_ONCE.
+    writes with each of them; `mode` applies only to the first time. Each row is written once into folders of files
+    (parquet, csv, json, orc, text, avro, xml) and into Delta tables; other targets of Spark do not record what was
+    written, so a crash at the wrong moment writes rows twice: `guarantee` must then be AT_LEAST_ONCE.
 
     The format `headrace` is a log of batches, one for each checkpoint: `spark.readStream.format("headrace")` reads and
-    deletes them. Its option `maxBatches` (10,000) is how many may wait for a reader before commits, and so the job, do.
-    It is written without Spark, so that any cluster may run the job.
+    deletes them. Its option `maxBatches` (10,000) limits the batches that wait for a reader; beyond it commits, and so
+    the job, wait. The log is written without Spark, so that any cluster may run the job.
 
     Example:
         >>> sink = DataFrameSink("out/hours", mode="overwrite", options={"compression": "zstd"})
@@ -208,7 +210,7 @@ class DataFrameSink(Sink):
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise ProgramError(
-                f"DataFrameSink cannot write in mode '{self.mode}': there are {', '.join(MODES)}"
+                f"DataFrameSink cannot write in mode '{self.mode}': the modes are {', '.join(MODES)}"
             )
         if self.format == BATCH_LOG_FORMAT:
             _check_log(self.mode, self.options)
@@ -218,12 +220,12 @@ class DataFrameSink(Sink):
 
     @property
     def target(self) -> str:
-        """The path as Spark is given it: a URI, or an absolute path."""
+        """Return the path that Spark receives: a URI, or an absolute path."""
         return str(self.path)
 
     @property
     def staging_directory(self) -> str:
-        """Beside the target, so that it lies on the same store, under a name that Spark's readers pass over."""
+        """Return the staging folder next to the target, on the same store, under a name that Spark's readers ignore."""
         parent, _, name = self.target.rstrip("/").rpartition("/")
         return f"{parent}/.{name}.staging-{self.staging_name}"
 
@@ -240,7 +242,7 @@ class DataFrameSink(Sink):
         does_exist = file_system.get_file_info(place).type is not fs.FileType.NotFound
         if does_exist and self.mode in _MODES_FOR_NEW_PATHS:
             raise ProgramError(
-                f"DataFrameSink cannot write to {self.target}, which exists: remove it, or say mode='overwrite', "
+                f"DataFrameSink cannot write to {self.target}, which exists: remove it, or set mode='overwrite', "
                 "'append' or 'ignore'"
             )
         if isinstance(file_system, fs.LocalFileSystem):
@@ -281,15 +283,15 @@ class DataFrameSink(Sink):
 
 @dataclass(frozen=True)
 class IdempotentForeachBatchSink(Sink):
-    """Calls `function(df, checkpoint_id)` in the driver with the rows of each checkpoint, as Spark's foreachBatch does.
+    """Calls `function(df, checkpoint_id)` in the driver with each checkpoint's rows, like Spark's foreachBatch.
 
-    After a failure the function may be called again with the same id and the same rows: results are exactly once
-    where a second call changes nothing, which is the function's business. Ids grow, with gaps; their
-    `lineage` tells a job that goes on from one that begins anew (`BatchId`). A job without checkpoints calls it once,
-    with id 1, when all of it has finished. `DataStream.foreach_batch` makes this sink.
+    After a failure the function may be called again with the same id and the same rows: results are exactly once if the
+    function makes a second call change nothing. Ids grow, with gaps; their `lineage` tells a continued job from a new
+    one (`BatchId`). A job without checkpoints calls the function once, with id 1, when all its tasks have finished.
+    `DataStream.foreach_batch` makes this sink.
 
-    `staging_path`: a folder that driver and TaskManagers share, where rows wait; by default one below
-    `execution.checkpointing.dir`, and without that, where Spark is local, one among the machine's temporary files.
+    `staging_path`: a folder that driver and TaskManagers share, for rows that wait; by default one below
+    `execution.checkpointing.dir`, and without that setting, if Spark is local, one among the machine's temporary files.
 
     Example:
         >>> sink = IdempotentForeachBatchSink(lambda df, checkpoint_id: df.show(), "staging")
@@ -349,19 +351,20 @@ class IdempotentForeachBatchSink(Sink):
 def _check_log(mode: str, options: Mapping[str, str]) -> None:
     if mode not in ("append", *_MODES_FOR_NEW_PATHS):
         raise ProgramError(
-            f"a log of batches (format '{BATCH_LOG_FORMAT}') is appended to, and mode is '{mode}': say "
-            "mode='append', and delete the log where it is to begin anew"
+            f"a log of batches (format '{BATCH_LOG_FORMAT}') can only be appended to, but mode is '{mode}': set "
+            "mode='append', and delete the log to begin a new one"
         )
     unknown = [name for name in options if name != BATCHES_MAX]
     if unknown:
         raise ProgramError(
-            f"a log of batches (format '{BATCH_LOG_FORMAT}') has no option '{unknown[0]}': there is {BATCHES_MAX}"
+            f"a log of batches (format '{BATCH_LOG_FORMAT}') has no option '{unknown[0]}': its only option is "
+            f"{BATCHES_MAX}"
         )
     batch_count_max(options)
 
 
 def batch_count_max(options: Mapping[str, str]) -> int:
-    """Return how many batches of a log may wait. ProgramError where that is no count."""
+    """Return the number of batches that may wait in a log. ProgramError if the option is not a valid count."""
     return count_of_option(
         BATCHES_MAX, str(options.get(BATCHES_MAX, BATCHES_MAX_DEFAULT)), ProgramError
     )
@@ -387,11 +390,11 @@ def _say_what_becomes_strings(sink_name: str, value_type: TypeInformation) -> No
 
 
 def _check_writable(folder: Path, target: str) -> None:
-    """Raise ProgramError unless `folder` is one in which we may write, or may become one."""
+    """Raise ProgramError unless `folder` is a writable folder, or can be created."""
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     if not existing.is_dir():
         raise ProgramError(f"DataFrameSink cannot write to {target}: {existing} is not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ProgramError(
-            f"DataFrameSink cannot write to {target}: this user may not write in {existing}"
+            f"DataFrameSink cannot write to {target}: this user has no permission to write in {existing}"
         )

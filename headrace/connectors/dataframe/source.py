@@ -1,12 +1,12 @@
 """DataFrameSource: a DataFrame, bounded or streaming, pushed into source subtasks by the Spark tasks that compute it.
 
 The Spark job starts when all subtasks are ready. Spark partition i is a split, at first of subtask i modulo
-parallelism; every split is known from the start, so a partition that Spark computes late holds the watermark until its
-rows have come. A split's position is how many of its rows were emitted: after a failure the rows are computed again,
-and those before the position are left out by whoever pushes them.
+parallelism; every split is known from the start, so a partition that Spark computes late holds the watermark back until
+its rows have arrived. A split's position is the number of its emitted rows: after a failure the rows are computed
+again, and the Spark task skips those before the position.
 
-A streaming DataFrame comes as micro-batches, one after the other, each with partitions of its own. The watermark stands
-still during a micro-batch and moves at its end, as Spark's does: its partitions come in any order of time.
+A streaming DataFrame comes as micro-batches, one after the other, each with partitions of its own. Like Spark's, the
+watermark advances only at the end of a micro-batch, because its partitions arrive in any order of time.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,16 @@ from headrace.functions.watermarks import ColumnTimestampAssigner
 _ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(PartitionsAnnounced)
 _ROWS: Final = "rows"
 _MICRO_BATCH: Final = "micro-batch"
-"""Splits of a streaming DataFrame: all rows, and what holds the watermark until a micro-batch has ended."""
+"""Splits of a streaming DataFrame: one for all rows, and one that holds the watermark until a micro-batch has ended."""
 _POSITION: Final = msgspec.msgpack.Decoder(PartitionPosition)
 
 
 @dataclass(frozen=True)
 class DataFrameSource(Source):
-    """The rows of a DataFrame that the driver knows as `dataframe_id`. `event_time_column`: whose time rows get."""
+    """The rows of a DataFrame that the driver knows as `dataframe_id`.
+
+    `event_time_column`: the column with the rows' event time.
+    """
 
     dataframe_id: str
     row_type: TypeInformation
@@ -69,7 +72,7 @@ class DataFrameSource(Source):
 
 
 class DataFrameReader(SourceReader):
-    """Reads the rows that Spark's tasks push through the TaskManager's ingest door."""
+    """Reads the rows that Spark's tasks push to the TaskManager's ingest server."""
 
     def __init__(self, source: DataFrameSource, context: SubtaskContext) -> None:
         self._context = context
@@ -121,7 +124,7 @@ class DataFrameReader(SourceReader):
         self._context.wake()
 
     def poll_next(self, output: Any) -> InputStatus:
-        """Emit at most one batch. `output` also takes splits, which hold the watermark back."""
+        """Emit at most one batch. `output` also registers splits, which hold the watermark back."""
         if self._number < 0:
             return InputStatus.NOTHING_AVAILABLE
         if not self._holds_watermark:
@@ -168,7 +171,7 @@ class DataFrameReader(SourceReader):
             receiver.close()
 
     def _next_rest(self) -> IngestedBatch | None:
-        """Take the rest of a batch whose partition is not paused."""
+        """Return the rest of a batch whose partition is not paused, or None."""
         partition = next((one for one in self._rests if one not in self._paused), None)
         return None if partition is None else self._rests.pop(partition)
 

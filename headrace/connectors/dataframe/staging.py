@@ -1,6 +1,6 @@
 """The writers of DataFrame sinks: Parquet files in a staging folder, for Spark to read in the driver.
 
-Without checkpoints a subtask stages one file and says so at the end; with checkpoints it hands one over with each.
+Without checkpoints a subtask stages one file and reports it at the end; with checkpoints it hands over one with each.
 """
 
 from collections.abc import Sequence
@@ -54,9 +54,9 @@ def batch_staging_folder(payload: FunctionPayload, settings: Settings) -> str:
 
 
 class ParquetStage:
-    """Writes one Parquet file; nothing lies there before the first rows are worth a row group.
+    """Writes one Parquet file, which is created once there are enough rows for a row group.
 
-    `lock` shows from then on that somebody writes in the folder.
+    From then on `lock` shows that a writer uses the folder.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ParquetStage:
                 self._write_held()
 
     def finish(self) -> None:
-        """Complete the file; without rows it is an empty one with the schema."""
+        """Complete the file; without rows it is an empty file with the schema."""
         with self._disk:
             self._write_held()
             self.close()
@@ -116,7 +116,7 @@ class ParquetStage:
 
 
 class StagingWriter(SinkWriter):
-    """Without checkpoints: one file per subtask and attempt, reported to the coordinator when it is complete."""
+    """Writer without checkpoints: one file per subtask and attempt, reported to the coordinator when it is complete."""
 
     def __init__(self, staging_directory: str, context: SubtaskContext) -> None:
         self._context = context
@@ -133,7 +133,7 @@ class StagingWriter(SinkWriter):
     def flush(self, end_of_input: bool) -> None:
         if not end_of_input:
             return
-        # A subtask without rows writes an empty file: somebody has to tell Spark the schema.
+        # A subtask without rows writes an empty file, because Spark needs the schema.
         self._stage.finish()
         staged = FilesStaged(
             self._context.subtask_index,
@@ -144,10 +144,10 @@ class StagingWriter(SinkWriter):
         self._context.send_event(msgspec.msgpack.encode(staged))
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Refuse savepoints: the rows before one and those after it would become two results."""
+        """Refuse savepoints, because the rows before and after one would become two results."""
         if checkpoint_id != FINAL_CHECKPOINT:
             raise ProgramError(
-                "a DataFrame sink takes part in savepoints only where the job takes checkpoints: set "
+                "a DataFrame sink takes part in savepoints only if the job takes checkpoints: set "
                 f"{INTERVAL.key}"
             )
         return ()
@@ -158,7 +158,7 @@ class StagingWriter(SinkWriter):
 
 
 class PartStagingWriter(SinkWriter):
-    """With checkpoints: one file per subtask and checkpoint that has rows."""
+    """Writer with checkpoints: one file per subtask and checkpoint that has rows."""
 
     def __init__(self, staging_directory: str, context: SubtaskContext) -> None:
         self._context = context
@@ -179,12 +179,12 @@ class PartStagingWriter(SinkWriter):
         self._stage.write(batch)
 
     def flush(self, end_of_input: bool) -> None:
-        """Rows are complete with `prepare_commit`."""
+        """Do nothing: `prepare_commit` completes the rows."""
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
         """Complete the file of this checkpoint, if there are rows."""
         if self._stage is None and checkpoint_id == FINAL_CHECKPOINT and self._is_first:
-            # Where nobody has written a row, somebody has to tell Spark the schema.
+            # If no subtask has written a row, Spark still needs the schema.
             self._stage = self._new_stage()
         if self._stage is None:
             return ()
@@ -225,14 +225,14 @@ class PartStagingWriter(SinkWriter):
 
 
 def _lock_on(file_system: Any, directory: str, context: SubtaskContext) -> StagingLock:
-    """Return a new writer's lock; the first subtask clears up behind jobs that were killed."""
+    """Return a new writer's lock; the first subtask deletes the files of jobs that were killed."""
     if context.subtask_index == 0:
         sweep_abandoned_beside(file_system, directory, context.clock.now_ms())
     return StagingLock(file_system, directory)
 
 
 def is_left_by_older_attempt(name: str, part: StagedPart) -> bool:
-    """Return whether a staged file is of an attempt of the same subtask before the one that staged `part`."""
+    """Return whether a staged file is from an earlier attempt of the subtask that staged `part`."""
     pieces = name.split("-")
     return (
         len(pieces) == 5

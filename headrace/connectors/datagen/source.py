@@ -1,6 +1,6 @@
 """Sources of generated records: DataGeneratorSource, by a function of their index, and NumberSequenceSource.
 
-DataGeneratorSource has an end or none, and a rate if wanted; NumberSequenceSource emits each integer of a range once.
+DataGeneratorSource may be bounded and may have a rate; NumberSequenceSource emits each integer of a range once.
 
 Source: Flink DataGeneratorSource, NumberSequenceSource.
 """
@@ -24,7 +24,7 @@ from headrace.functions.sources.number_range_reader import BATCH_ROWS, NumberRan
 from headrace.graph.pipeline_options import runs_in_batch
 
 _ROWS_IN_BATCH: Final = 65_536
-"""Rows of a batch of numbers in BATCH mode, where no checkpoint and no later record waits for its end."""
+"""Rows of a batch of numbers in BATCH mode, in which no checkpoint waits for the end of a batch."""
 
 _NS_PER_S: Final = 1_000_000_000
 _NS_PER_MS: Final = 1_000_000
@@ -38,8 +38,8 @@ BatchGenerator = Callable[[npt.NDArray[np.int64]], pa.RecordBatch]
 class DataGeneratorSource(Source):
     """Emits `generator(index)` for index 0, 1, 2, …; subtask i of n makes the indexes i, i + n, i + 2n, ….
 
-    `count` is how many records there are over all subtasks, None for no end. `rows_per_second`, over all subtasks
-    too, spreads them evenly in time; a source that was held back catches up. The generator must be a pure function.
+    `count` is the number of records over all subtasks, None for no end. `rows_per_second`, also over all subtasks,
+    spreads them evenly in time; a source that was held back catches up. The generator must be a pure function.
     Source: Flink DataGeneratorSource, RateLimiter.
 
     Example:
@@ -72,7 +72,7 @@ class DataGeneratorSource(Source):
         count: int | None = None,
         rows_per_second: float | None = None,
     ) -> "DataGeneratorSource":
-        """Make whole batches: the generator gets indexes of shape (num_rows,) and returns the columns of their rows."""
+        """Make whole batches: the generator receives indexes of shape (num_rows,), and returns columns of rows."""
         source = DataGeneratorSource(
             cast(RowGenerator, generator), count, type_info, rows_per_second
         )
@@ -96,7 +96,7 @@ class DataGeneratorSource(Source):
 class IndexSequence(msgspec.Struct, array_like=True):
     """A split, with its position: the indexes `next_index`, `next_index + step`, … are still to come.
 
-    Whoever reads it makes every `step`-th record of the source, and so has that part of its rate.
+    Its reader makes every `step`-th record of the source, and so has that part of its rate.
     """
 
     next_index: int
@@ -104,7 +104,7 @@ class IndexSequence(msgspec.Struct, array_like=True):
 
     @property
     def split_id(self) -> str:
-        """Unique within the source, and the same wherever the split has got to."""
+        """Return an id that is unique within the source and independent of the position."""
         return f"records-{self.next_index % self.step}-of-{self.step}"
 
 
@@ -112,10 +112,10 @@ _SEQUENCE: Final = msgspec.msgpack.Decoder(IndexSequence)
 
 
 class DataGeneratorReader(SourceReader):
-    """Makes the records of one subtask's splits in turns; between records that are not due yet it waits for a timer.
+    """Makes the records of one subtask's splits in turn, and waits for a timer if none is due.
 
-    Each split has a watermark of its own: restored splits need not have got equally far. The last one keeps it to the
-    end of the input. `count` and `rows_per_second` are those of the whole source.
+    Each split has a watermark of its own, because restored splits may have different positions. The last split keeps
+    its watermark to the end of the input. `count` and `rows_per_second` are those of the whole source.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class DataGeneratorReader(SourceReader):
         return [msgspec.msgpack.encode(split.indexes) for split in self._splits]
 
     def restore_splits(self, splits: Sequence[bytes]) -> None:
-        """Go on with these splits; records that became due while nobody ran are not made up for."""
+        """Continue with these splits; records that became due while the job was down are not caught up."""
         self._splits = deque(_MadeSplit(_SEQUENCE.decode(split)) for split in splits)
 
     def _left_count(self, split: "_MadeSplit") -> int:
@@ -190,7 +190,7 @@ class DataGeneratorReader(SourceReader):
         return int(due) - split.made_count
 
     def _wake_when_due(self) -> None:
-        """Have the task poll again when the next record is due, by one timer however often it polls until then."""
+        """Make the task poll again when the next record is due, with one timer for any number of polls."""
         waits_ms = [self._wait_ms(s) for s in self._splits if s.split_id not in self._paused]
         timers = self._context.timers
         if not waits_ms or (wake_ms := timers.now_ms() + min(waits_ms)) >= self._wake_ms:
@@ -204,7 +204,7 @@ class DataGeneratorReader(SourceReader):
         self._context.wake()
 
     def _wait_ms(self, split: "_MadeSplit") -> int:
-        """Return in how many milliseconds the next record of `split` is due: at least one, at most an hour."""
+        """Return the milliseconds until the next record of `split` is due: at least one, at most an hour."""
         assert self._rows_per_second is not None
         due_ns = (split.made_count + 1) * split.indexes.step / self._rows_per_second * _NS_PER_S
         elapsed_ns = self._context.clock.monotonic_ns() - self._start_ns
@@ -221,7 +221,7 @@ class DataGeneratorReader(SourceReader):
 
 
 class _MadeSplit:
-    """A split and how many of its records this reader made."""
+    """A split and the number of its records that this reader made."""
 
     def __init__(self, indexes: IndexSequence) -> None:
         self.indexes = indexes
@@ -234,7 +234,7 @@ class _MadeSplit:
 
 
 class NumberSequenceSource(Source):
-    """Emits `start` to `end`, both included; each subtask a range of its own, in order.
+    """Emits `start` to `end`, both inclusive; each subtask emits a range of its own, in order.
 
     Source: Flink NumberSequenceSource.
 
@@ -245,7 +245,7 @@ class NumberSequenceSource(Source):
 
     def __init__(self, start: int, end: int) -> None:
         if start > end:
-            raise ValueError(f"'start' must be <= 'end', but they are {start} and {end}")
+            raise ValueError(f"'start' must not be above 'end', but they are {start} and {end}")
         self._start = start
         self._end = end
 
@@ -258,7 +258,7 @@ class NumberSequenceSource(Source):
         return Types.LONG()
 
     def share_of(self, subtask_index: int, parallelism: int) -> range:
-        """Return the numbers of one subtask; the shares of all subtasks tile the sequence."""
+        """Return the numbers of one subtask; together the subtasks cover the sequence once."""
         return share_of(range(self._start, self._end + 1), subtask_index, parallelism)
 
     def create_reader(self, context: SubtaskContext) -> SourceReader:

@@ -1,10 +1,10 @@
 """Paths and URIs of files: finds their file system, lists the files below them, and syncs local ones to disk.
 
-`place_below` keeps names within a folder. Notes and committables name files: whoever may write in a sink's folder could
-otherwise have the driver delete, or publish, files of its user elsewhere.
+`place_below` keeps names within a folder: otherwise anybody with access to a sink's folder could make the driver delete
+or publish its user's files elsewhere, because notes and committables name files.
 
-Local files survive a loss of power only once their bytes and their names are synced; other file systems answer for
-what they have taken.
+Local files survive a loss of power only once their bytes and their names are synced; other file systems are durable
+themselves.
 """
 
 import os
@@ -22,14 +22,14 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 
 
 class PathOutsideError(HeadraceError):
-    """A name leads out of the folder that it belongs to. Nothing was done with it."""
+    """Raised if a name leads out of its folder. The file was not touched."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
     def __init__(self, folder: str, name: str, reason: str) -> None:
         super().__init__(
-            f"'{name}' is not the name of a file below {folder}: {reason}; nothing was deleted or moved. Check who may "
-            "write in that folder"
+            f"'{name}' is not the name of a file below {folder}: {reason}; nothing was deleted or moved. Check who "
+            "has write access to that folder"
         )
         self.folder = folder
         self.name = name
@@ -38,7 +38,7 @@ class PathOutsideError(HeadraceError):
 def place_below(file_system: Any, folder: str, name: str) -> str:
     """Return the path of `name` below `folder`, which may itself be a link. PathOutsideError.
 
-    Refused are absolute names, `..`, and on local file systems whatever lies behind a link below the folder.
+    Absolute names and `..` are refused, and on local file systems also paths through links below the folder.
     """
     if name.startswith("/") or "\0" in name:
         raise PathOutsideError(folder, name, "it is absolute")
@@ -67,7 +67,7 @@ def _link_in(folder: str, name: str) -> str:
 
 
 def fixed_place(path: str) -> str:
-    """Return a URI as it is, and a path as an absolute one: a relative path means the folder of the program."""
+    """Return a URI unchanged, and a path as an absolute one, relative to the program's folder."""
     return path if is_uri(path) else str(Path(path).absolute())
 
 
@@ -80,7 +80,7 @@ def file_system_of(path: str) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file, by the path or URI that it was looked for under and its name on that file system."""
+    """A file: the path or URI under which it was found, and its name on that file system."""
 
     root: str
     name: str
@@ -89,7 +89,7 @@ class FoundFile:
 
     @property
     def identity(self) -> str:
-        """The same for a file that is found twice, different for files of equal names on two stores."""
+        """Return a key that is equal if the same file is found twice, and different on different stores."""
         place = urlsplit(self.root) if is_uri(self.root) else None
         return (
             f"{place.scheme}://{place.netloc}/{self.name}" if place and place.netloc else self.name
@@ -97,7 +97,7 @@ class FoundFile:
 
 
 class SourcePathNotFoundError(FileNotFoundError):
-    """A file source's path does not exist when the job begins. Not recoverable: restarts would not help."""
+    """Raised if a file source's path does not exist when the job begins. Not recoverable: restarts would not help."""
 
     recoverable = False
 
@@ -106,9 +106,9 @@ class SourcePathNotFoundError(FileNotFoundError):
 
 
 def list_files(paths: Sequence[str]) -> list[FoundFile]:
-    """Return every file in the given files and folders, for each of them ordered by name.
+    """Return every file in the given files and folders, ordered by name within each of them.
 
-    Folders are searched through; names that begin with `.` or `_` are hidden, as unfinished output is.
+    Folders are searched recursively; names that begin with `.` or `_` are hidden, as unfinished output is.
     SourcePathNotFoundError for a path that does not exist.
     """
     found: list[FoundFile] = []
@@ -138,13 +138,13 @@ def _is_hidden(relative_path: str) -> bool:
 
 
 def persist_file(file_system: Any, path: str) -> None:
-    """Have a complete file's bytes survive. A name that it is given later needs `persist_names` too. OSError."""
+    """Sync a complete file's bytes to disk. If it is renamed later, `persist_names` is needed too. OSError."""
     if isinstance(file_system, fs.LocalFileSystem):
         sync_path(path)
 
 
 def persist_names(file_system: Any, base_path: str, paths: Iterable[str]) -> None:
-    """Have the names of files below `base_path` survive, with those of the folders they are in. OSError."""
+    """Sync the names of files below `base_path`, and of their folders, to disk. OSError."""
     if not isinstance(file_system, fs.LocalFileSystem):
         return
     base_path = base_path.rstrip("/")
@@ -155,6 +155,6 @@ def persist_names(file_system: Any, base_path: str, paths: Iterable[str]) -> Non
         while folder not in folders and folder.startswith(f"{base_path}/"):
             folders.add(folder)
             folder = folder.rpartition("/")[0]
-    # The innermost first: what a name stands for is there before the name.
+    # The innermost first: the content of a name is durable before the name.
     for folder in sorted(folders, reverse=True):
         sync_path(folder)

@@ -1,1 +1,1 @@
-"""JSON: rows as messages, their schema, and the values in them."""
+"""JSON: rows as messages, their schema, and their values."""

@@ -1,4 +1,4 @@
-"""Reads and writes rows as messages of JSON, one object per message, whose members are the fields of a row.
+"""Reads and writes rows as JSON messages, one object per message, whose members are the fields of a row.
 
 The type of the rows is declared, or taken from a JSON Schema.
 
@@ -25,29 +25,27 @@ _FORMATS: Final = {
 
 
 def type_of_json_schema(json_schema: str) -> RowTypeInfo:
-    """Return the row type of a JSON Schema; ProgramError if it describes no object, or one that no row can hold."""
+    """Return the row type of a JSON Schema; ProgramError if it does not describe an object that a row can hold."""
     try:
         root = json.loads(json_schema)
     except DECODE_ERRORS as error:
-        raise ProgramError(f"this is no JSON Schema: {error}") from None
+        raise ProgramError(f"this is not a JSON Schema: {error}") from None
     found = _convert("the schema", root, root, 0)
     if not isinstance(found, RowTypeInfo):
-        raise ProgramError(f"a schema of rows describes an object, not {found}")
+        raise ProgramError(f"the JSON Schema of rows must describe an object, not {found}")
     return found
 
 
 def _convert(place: str, node: Any, root: Any, depth: int) -> TypeInformation:
     if not isinstance(node, Mapping):
-        raise ProgramError(f"{place} of the JSON Schema is no object, but {node!r}")
+        raise ProgramError(f"{place} of the JSON Schema must be an object, not {node!r}")
     schema = cast(Mapping[str, Any], node)
     for word in _NOT_SUPPORTED:
         if word in schema:
-            raise ProgramError(
-                f"{place} of the JSON Schema says '{word}', for which there is no type"
-            )
+            raise ProgramError(f"{place} of the JSON Schema uses '{word}', which is not supported")
     if depth > _DEPTH_MAX:
         raise ProgramError(
-            f"{place} of the JSON Schema refers to itself, and types cannot be recursive"
+            f"{place} of the JSON Schema refers to itself, but types cannot be recursive"
         )
     if "$ref" in schema:
         return _convert(place, _referred(schema["$ref"], root), root, depth + 1)
@@ -83,7 +81,7 @@ def _typed(
             return Types.BOOLEAN()
         case _:
             raise ProgramError(
-                f"{place} of the JSON Schema has the type {kind!r}, for which there is no type"
+                f"{place} of the JSON Schema has the type {kind!r}, which is not supported"
             )
 
 
@@ -92,7 +90,7 @@ def _not_null(place: str, choices: Sequence[Any]) -> Any:
     kinds = [one for one in choices if one != "null" and not _is_null(one)]
     if len(kinds) != 1:
         raise ProgramError(
-            f"{place} of the JSON Schema allows several types, and a type may only be one, or null"
+            f"{place} of the JSON Schema allows several types: only one type, or one type and null, is supported"
         )
     return kinds[0]
 
@@ -105,19 +103,19 @@ def _referred(reference: Any, root: Any) -> Any:
     """Follow a reference within the schema: `#/definitions/name`."""
     text = str(reference)
     if not text.startswith("#"):
-        raise ProgramError(f"the JSON Schema refers to '{text}', which lies outside of it")
+        raise ProgramError(f"the JSON Schema refers to '{text}', which is outside of it")
     node = root
     for part in text.removeprefix("#").strip("/").split("/"):
         name = part.replace("~1", "/").replace("~0", "~")
         if name:
             if not isinstance(node, Mapping) or name not in node:
-                raise ProgramError(f"the JSON Schema refers to '{text}', which is not there")
+                raise ProgramError(f"the JSON Schema refers to '{text}', which does not exist")
             node = cast(Mapping[str, Any], node)[name]
     return node
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
-    """JSON object to row; made by `builder()`. Members that are no fields are left out.
+    """Converts a JSON object to a row; made by `builder()`. Members that are not fields are skipped.
 
     Example:
         >>> from headrace import Types
@@ -148,11 +146,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def builder() -> "JsonRowDeserializationSchemaBuilder":
-        """Begin; a type, or a JSON Schema, is needed."""
+        """Return a builder, which needs a type or a JSON Schema."""
         return JsonRowDeserializationSchemaBuilder()
 
     def deserialize(self, message: bytes | None) -> Any:
-        """Return the row, or None for no message, null, or JSON that cannot be read and is ignored. RecordTypeError."""
+        """Return the row, or None for no message, null, or unreadable JSON that is ignored. RecordTypeError."""
         if message is None:
             return None
         try:
@@ -168,7 +166,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self._decoder.decode(message)
         except ValueError:
             # Other encodings than UTF-8, half a surrogate pair and numbers beyond a double are read nevertheless;
-            # of all else the standard parser says what is wrong, and in which place.
+            # for other text the standard parser reports the mistake and its place.
             return json.loads(
                 message, parse_float=self._parse_float, parse_constant=_refuse_constant
             )
@@ -189,24 +187,24 @@ class JsonRowDeserializationSchemaBuilder:
         self._ignores_parse_errors = False
 
     def type_info(self, type_info: TypeInformation) -> "JsonRowDeserializationSchemaBuilder":
-        """Name the fields and their types, as a row type."""
+        """Set the fields and their types, as a row type."""
         self._type_info = type_info
         return self
 
     def json_schema(self, json_schema: str) -> "JsonRowDeserializationSchemaBuilder":
-        """Take fields and types from a JSON Schema: numbers become BIG_DEC, arrays OBJECT_ARRAY."""
+        """Set fields and types from a JSON Schema: numbers become BIG_DEC, arrays OBJECT_ARRAY."""
         if not isinstance(json_schema, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"json_schema needs the text of a JSON Schema, not {json_schema!r}")
         self._type_info = type_of_json_schema(json_schema)
         return self
 
     def fail_on_missing_field(self) -> "JsonRowDeserializationSchemaBuilder":
-        """Refuse a message without one of the fields, which is None otherwise."""
+        """Refuse a message without one of the fields, which otherwise is None."""
         self._needs_all_fields = True
         return self
 
     def ignore_parse_errors(self) -> "JsonRowDeserializationSchemaBuilder":
-        """Leave out messages that are no JSON, and let fields be None whose values do not fit."""
+        """Skip messages that are not JSON, and set fields to None whose values do not fit."""
         self._ignores_parse_errors = True
         return self
 
@@ -218,7 +216,7 @@ class JsonRowDeserializationSchemaBuilder:
 
 
 class JsonRowSerializationSchema(SerializationSchema):
-    """Row to JSON object, members in the order of the fields; made by `builder()`.
+    """Converts a row to a JSON object with members in the order of the fields; made by `builder()`.
 
     Example:
         >>> from headrace import Row, Types
@@ -236,7 +234,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> "JsonRowSerializationSchemaBuilder":
-        """Begin; a type is needed."""
+        """Return a builder, which needs a type."""
         return JsonRowSerializationSchemaBuilder()
 
     def serialize(self, element: Any) -> bytes:
@@ -257,7 +255,7 @@ class JsonRowSerializationSchemaBuilder:
         self._type_info: TypeInformation | None = None
 
     def with_type_info(self, type_info: TypeInformation) -> "JsonRowSerializationSchemaBuilder":
-        """Name the fields and their types, as a row type."""
+        """Set the fields and their types, as a row type."""
         self._type_info = type_info
         return self
 
@@ -267,12 +265,12 @@ class JsonRowSerializationSchemaBuilder:
 
 def _require_row(type_info: TypeInformation | None) -> RowTypeInfo:
     if not isinstance(type_info, RowTypeInfo):
-        raise TypeError(f"rows of JSON need a row type, such as Types.ROW_NAMED, not {type_info!r}")
+        raise TypeError(f"JSON rows need a row type, such as Types.ROW_NAMED, not {type_info!r}")
     return type_info
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON's")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 JsonRowDeserializationSchema.Builder = JsonRowDeserializationSchemaBuilder

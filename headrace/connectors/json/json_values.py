@@ -1,6 +1,7 @@
-"""Converts between values of a declared type and what msgspec reads and writes as JSON.
+"""Converts between values of a declared type and the JSON values that msgspec reads and writes.
 
-A text stands for a number, and a number for a text, as in Flink's JSON rows; msgspec's own typed decoding refuses that.
+As in Flink's JSON rows, a string may stand for a number, and a number for a string; msgspec's own typed decoding
+refuses that.
 
 Source: Flink JsonRowDeserializationSchema, JsonRowSerializationSchema, TimeFormats.
 """
@@ -43,10 +44,10 @@ _INTEGER_BITS: Final = {
     BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64,
 }  # fmt: skip
 _FLOAT_MAX: Final = 3.4028235677973362e38
-"""The largest float of 32 bits and half of its last place: a larger number is infinity."""
+"""The largest 32-bit float plus half of its last place: larger numbers become infinity."""
 _JAVA_DIGITS_MIN: Final = 1e-3
 _JAVA_DIGITS_END: Final = 1e7
-"""From the one to before the other Java writes numbers without an exponent, with the same digits as msgspec."""
+"""Bounds between which Java writes numbers without an exponent, with the same digits as msgspec."""
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -188,9 +189,9 @@ def _read_decimal(value: Any) -> Decimal:
 
 
 def _number_or_text(value: Any) -> Any:
-    """Return a number as it is, and a text without the blanks around it."""
+    """Return a number unchanged, and a string without surrounding blanks."""
     if isinstance(value, bool | list | dict):
-        raise ValueError(f"{_shown(value)} is no number")
+        raise ValueError(f"{_shown(value)} is not a number")
     return value.strip() if isinstance(value, str) else value
 
 
@@ -220,7 +221,7 @@ def _read_time(value: Any) -> time:
 def _utc(value: Any) -> str:
     text: str = _as(str, value)
     if not text.endswith("Z"):
-        raise ValueError(f"{_shown(value)} is no time in UTC, which ends with Z")
+        raise ValueError(f"{_shown(value)} is not a time in UTC, which must end with Z")
     return text[:-1]
 
 
@@ -236,7 +237,7 @@ def _shown(value: Any) -> str:
 
 
 def _nullable_writer(type_info: TypeInformation) -> Conversion:
-    """Return the function from a value of the type, or None, to what msgspec writes as its JSON."""
+    """Return the function from a value of the type, or None, to its JSON value for msgspec."""
     convert = _writer(type_info)
     return lambda value: None if value is None else convert(value)
 
@@ -298,7 +299,7 @@ def _exact_decimal(value: Any) -> msgspec.Raw:
 
 
 def _java_number(value: float) -> Any:
-    """Return a number with the digits that Java writes; NaN and infinities, which JSON lacks, as texts."""
+    """Return a number with the digits that Java writes; NaN and infinities, which JSON lacks, as strings."""
     if _JAVA_DIGITS_MIN <= abs(value) < _JAVA_DIGITS_END:
         return float(value)
     text = double_text(value)
@@ -318,9 +319,13 @@ def _is_byte(type_info: TypeInformation) -> bool:
 
 def _value_type_of(type_info: MapTypeInfo) -> TypeInformation:
     if type_info.key_type != Types.STRING():
-        raise ProgramError(f"the keys of an object in JSON are texts, so {type_info} has no JSON")
+        raise ProgramError(
+            f"the keys of a JSON object are strings, so {type_info} cannot be written as JSON"
+        )
     return type_info.value_type
 
 
 def _without_json(type_info: TypeInformation) -> ProgramError:
-    return ProgramError(f"values of type {type_info} have no JSON: declare fields of other types")
+    return ProgramError(
+        f"values of type {type_info} cannot be written as JSON: declare fields of other types"
+    )

@@ -1,4 +1,4 @@
-"""Clients of Kafka: the module that imports confluent-kafka, when it is first needed, and wraps the parts in use.
+"""Clients of Kafka: imports confluent-kafka, when it is first needed, and wraps the used parts of it.
 
 Configurations are those of librdkafka, which has most of the Java client's names. librdkafka only logs why brokers do
 not answer, at every attempt: ClientLog keeps that reason for the error.
@@ -14,13 +14,13 @@ from headrace.connectors.kafka.offsets import KafkaTopicPartition
 from headrace.core.errors import ErrorDomain, HeadraceError, HostError
 
 REQUEST_TIMEOUT_S: Final = 30.0
-"""Time that brokers may take to answer one request."""
+"""Time for brokers to answer one request."""
 _LOG: Final = logging.getLogger(__name__)
 _FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
 
 
 class KafkaClientMissingError(HostError):
-    """confluent-kafka is not installed where it is needed."""
+    """Raised if confluent-kafka is needed but not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -30,32 +30,32 @@ class KafkaClientMissingError(HostError):
 
 
 class KafkaError(HeadraceError):
-    """The brokers refused something, or did not answer."""
+    """Raised if the brokers refused a request, or did not answer."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
 
 class KafkaFencedError(KafkaError):
-    """Another producer has taken over our transactional id: another driver commits for this sink."""
+    """Raised if another producer has taken over the transactional id: another driver commits for this sink."""
 
     recoverable = False
 
 
 class RecordsExpiredError(KafkaError):
-    """The control topic has lost records, so nobody can know which checkpoints were written."""
+    """Raised if the control topic has lost records, so that it is unknown which checkpoints were written."""
 
     recoverable = False
 
 
 class ControlRecordError(KafkaError):
-    """The control topic holds a record of nobody's, so nobody can know which checkpoints were written."""
+    """Raised if the control topic holds a foreign record, so that it is unknown which checkpoints were written."""
 
     recoverable = False
 
     def __init__(self, topic: str, offset: int) -> None:
         super().__init__(
-            f"the topic '{topic}' holds a record at offset {offset} that no Headrace sink wrote, so that the last "
-            "commit is unknown: check who may write to the topic, and write a record with the same key and no value "
+            f"the topic '{topic}' holds a record at offset {offset} that no Headrace sink wrote, so the last commit "
+            "is unknown: check who has write access to the topic, and write a record with the same key and no value "
             "after it"
         )
 
@@ -87,7 +87,7 @@ def create_consumer(config: Mapping[str, Any]) -> Any:
 
 
 def client_partition(partition: KafkaTopicPartition, offset: int | None = None) -> Any:
-    """Return the client's confluent_kafka.TopicPartition, with an offset where one is given."""
+    """Return the client's confluent_kafka.TopicPartition, with an offset if one is given."""
     library = kafka_client()
     where = library.OFFSET_INVALID if offset is None else offset
     return library.TopicPartition(partition.topic, partition.partition, where)
@@ -99,22 +99,22 @@ def create_producer(config: Mapping[str, Any]) -> Any:
 
 
 class KafkaUnreachableError(KafkaError):
-    """None of the brokers that the program names has answered."""
+    """Raised if none of the brokers that the program names has answered."""
 
     def __init__(self, servers: str, reason: str, timeout_s: float) -> None:
         super().__init__(
-            f"Kafka did not answer at {servers} within {timeout_s:.0f} s: {reason}; see whether it runs there, "
-            "and whether the driver and every worker reach it under that name (bootstrap.servers)"
+            f"Kafka did not answer at {servers} within {timeout_s:.0f} s: {reason}; check that it runs there, and "
+            "that the driver and every worker reach it under that name (bootstrap.servers)"
         )
         self.servers = servers
 
 
 class ClientLog(logging.Handler):
-    """Takes the log of a client, instead of standard error, where each attempt is a line: give the client `logger`."""
+    """Keeps the log of a client, which would print a line for each attempt: pass it to the client as `logger`."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Known to nobody else, so that it goes with the client.
+        # Only the client refers to it, so that it is freed with the client.
         self.logger: Final = logging.Logger("librdkafka")
         self.logger.addHandler(self)
         self._last = self._last_error = ""
@@ -133,7 +133,7 @@ class ClientLog(logging.Handler):
         cause: Any,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> KafkaError:
-        """Return the error to raise for one that `client` met, with the reason from its log."""
+        """Return the error to raise for an error of `client`, with the reason from its log."""
         library = kafka_client()
         silent = (
             library.KafkaError._TRANSPORT,
@@ -147,7 +147,7 @@ class ClientLog(logging.Handler):
         return KafkaError(f"Kafka: {cause.str()} (at {config['bootstrap.servers']})")
 
     def tell_silence(self, config: Mapping[str, Any]) -> None:
-        """Warn, once until `answered`, that a broker does not answer; for a client that goes on trying."""
+        """Warn, once until `answered`, that a broker does not answer; for a client that keeps trying."""
         found = _FAILURE.search(self._last_error)
         if found and not self._is_silence_logged:
             self._is_silence_logged = True
@@ -157,7 +157,7 @@ class ClientLog(logging.Handler):
             )
 
     def answered(self) -> None:
-        """Forget errors from before records arrived; say so where `tell_silence` has warned."""
+        """Forget errors from before records arrived; log the recovery if `tell_silence` has warned."""
         self._last_error = ""
         if self._is_silence_logged:
             self._is_silence_logged = False
@@ -166,7 +166,7 @@ class ClientLog(logging.Handler):
     def silence_of(
         self, client: Any, config: Mapping[str, Any], what: str, timeout_s: float
     ) -> KafkaUnreachableError:
-        """Return the error to raise where no answer came; `what` is the reason if the log has none."""
+        """Return the error to raise if no answer came; `what` is the reason if the log has none."""
         client.poll(0)  # lines wait for the next poll
         found = _FAILURE.search(self._last)
         reason = found["reason"] if found else what

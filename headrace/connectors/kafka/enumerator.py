@@ -1,4 +1,4 @@
-"""KafkaEnumerator: finds partitions, says where reading begins and ends in them, and gives each to its reader.
+"""KafkaEnumerator: finds partitions, sets where reading begins and ends in them, and assigns each to its reader.
 
 Source: Flink KafkaSourceEnumerator.
 """
@@ -55,20 +55,20 @@ class KafkaEnumeration(msgspec.Struct, frozen=True):
 
 
 class KafkaEnumeratorState(msgspec.Struct, frozen=True):
-    """Splits that nobody has, and all partitions that were ever found; None before the first look."""
+    """Unassigned splits, and all partitions found so far; None before the first look-up."""
 
     splits: tuple[SourceSplit, ...]
     known: tuple[KafkaTopicPartition, ...] | None
 
 
 class NoOffsetError(HeadraceError):
-    """There is no offset to begin with, and the program names no fallback."""
+    """Raised if a partition has no offset to begin with, and the program names no fallback."""
 
     domain, recoverable = ErrorDomain.USER, False
 
 
 class KafkaEnumerator(SplitEnumerator):
-    """Partitions go to readers by their names, as soon as the readers are registered."""
+    """Assigns partitions to readers by their names, as soon as the readers are registered."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class KafkaEnumerator(SplitEnumerator):
             self._look(0)
 
     def handle_split_request(self, subtask_index: int, host: str) -> None:
-        """Readers get their partitions without asking."""
+        """Do nothing: readers get their partitions without asking."""
 
     def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
         self._keep(splits)
@@ -114,7 +114,7 @@ class KafkaEnumerator(SplitEnumerator):
     def _new_splits(
         self, known: frozenset[KafkaTopicPartition] | None
     ) -> Sequence[KafkaPartitionSplit]:
-        """Ask the brokers, on a thread that may wait."""
+        """Ask the brokers for new partitions, on a thread that may block."""
         new = [one for one in self._lookup.partitions() if known is None or one not in known]
         # What is found later came into being while the job ran, and is read whole.
         starting = KafkaOffsetsInitializer.earliest() if known else self._enumeration.starting
@@ -132,7 +132,7 @@ class KafkaEnumerator(SplitEnumerator):
                 raise error
             if not self._is_failure_logged:
                 self._is_failure_logged = True
-                _LOG.warning("looking for new partitions failed, and is tried again: %s", error)
+                _LOG.warning("looking for new partitions failed and will be repeated: %s", error)
         else:
             self._is_failure_logged = False
             self._known = (self._known or set()) | {split.partition for split in splits}
@@ -192,20 +192,20 @@ class BrokerLookup:
     def offsets(
         self, partitions: Sequence[KafkaTopicPartition], which: KafkaOffsetsInitializer
     ) -> Mapping[KafkaTopicPartition, int]:
-        """Resolve the initializer to offsets as of now."""
+        """Resolve the initializer to current offsets."""
         with _asking(self._enumeration.config) as consumer:
             return OffsetQuestions(consumer, partitions).ask(which)
 
 
 class OffsetQuestions:
-    """Asks a consumer for offsets of some partitions."""
+    """Asks a consumer for the offsets of some partitions."""
 
     def __init__(self, consumer: Any, partitions: Sequence[KafkaTopicPartition]) -> None:
         self._consumer = consumer
         self._partitions = partitions
 
     def ask(self, which: KafkaOffsetsInitializer) -> dict[KafkaTopicPartition, int]:
-        """Return an offset for every partition; NoOffsetError where there is none, and `reset` is NONE."""
+        """Return an offset for every partition; NoOffsetError if there is none, and `reset` is NONE."""
         found: dict[KafkaTopicPartition, int] = {}
         if which.kind is OffsetKind.COMMITTED:
             found = self._committed()
@@ -222,7 +222,7 @@ class OffsetQuestions:
         if reset is KafkaOffsetResetStrategy.NONE:
             raise NoOffsetError(
                 f"the consumer group has committed no offset for partition {partition.partition} of "
-                f"'{partition.topic}': say committed_offsets(KafkaOffsetResetStrategy.EARLIEST) or LATEST"
+                f"'{partition.topic}': use committed_offsets(KafkaOffsetResetStrategy.EARLIEST) or LATEST"
             )
         low, high = self._consumer.get_watermark_offsets(
             client_partition(partition), timeout=REQUEST_TIMEOUT_S
@@ -240,7 +240,7 @@ class OffsetQuestions:
 
 @contextlib.contextmanager
 def _asking(config: Mapping[str, str]) -> Generator[Any, None, None]:
-    """A consumer for a few questions. KafkaError, KafkaUnreachableError."""
+    """Yield a consumer for a few requests. KafkaError, KafkaUnreachableError."""
     log = ClientLog()
     consumer = create_consumer({**config, "enable.auto.commit": False, "logger": log.logger})
     try:

@@ -1,4 +1,4 @@
-"""Offsets between which a partition is read: its first record, and the end of reading if there is one.
+"""Offsets between which a partition is read: the first record, and the end of reading if there is one.
 
 Source: Flink OffsetsInitializer, KafkaPartitionSplit.
 """
@@ -32,7 +32,7 @@ class KafkaTopicPartition(msgspec.Struct, frozen=True, order=True, array_like=Tr
 
     @property
     def split_id(self) -> str:
-        """The partition's name among the splits of a source."""
+        """Return the partition's name among the splits of a source."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -47,7 +47,7 @@ class OffsetKind(enum.Enum):
 
 
 class KafkaOffsetsInitializer(msgspec.Struct, frozen=True):
-    """Rule that gives the offset at which reading starts or stops, per partition. `reset`: fallback without one."""
+    """Rule for the offset at which reading starts or stops, per partition. `reset`: fallback without an offset."""
 
     kind: OffsetKind
     reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE
@@ -63,19 +63,19 @@ class KafkaOffsetsInitializer(msgspec.Struct, frozen=True):
 
     @staticmethod
     def timestamp(timestamp: int) -> "KafkaOffsetsInitializer":
-        """The first record at or after an epoch millisecond; the end where there is none."""
+        """Use the first record at or after an epoch millisecond; the end if there is none."""
         return KafkaOffsetsInitializer(
             OffsetKind.TIMESTAMP, KafkaOffsetResetStrategy.LATEST, timestamp
         )
 
     @staticmethod
     def earliest() -> "KafkaOffsetsInitializer":
-        """The first record that is kept."""
+        """Use the first record that still exists."""
         return KafkaOffsetsInitializer(OffsetKind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST)
 
     @staticmethod
     def latest() -> "KafkaOffsetsInitializer":
-        """Behind the last record there is when a partition is found."""
+        """Use the offset after the last record at the time a partition is found."""
         return KafkaOffsetsInitializer(OffsetKind.LATEST, KafkaOffsetResetStrategy.LATEST)
 
     @staticmethod
@@ -83,7 +83,7 @@ class KafkaOffsetsInitializer(msgspec.Struct, frozen=True):
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> "KafkaOffsetsInitializer":
-        """These, and `offset_reset_strategy` in other partitions."""
+        """Use these offsets, and `offset_reset_strategy` for other partitions."""
         return KafkaOffsetsInitializer(
             OffsetKind.GIVEN, offset_reset_strategy, given=tuple(sorted(offsets.items()))
         )
@@ -112,13 +112,13 @@ class KafkaPartitionSplit:
 
     @staticmethod
     def decoded(split: SourceSplit) -> "KafkaPartitionSplit":
-        """Back from `encoded`."""
+        """Decode the result of `encoded`."""
         topic, partition, offset, stopping_offset = _SPLIT.decode(split.content)
         return KafkaPartitionSplit(KafkaTopicPartition(topic, partition), offset, stopping_offset)
 
 
 def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
-    """The reader of a partition: partitions of a topic go round, from a reader that its name chooses."""
+    """Return the reader of a partition: those of a topic are distributed round robin, beginning by the topic's name."""
     digest = 0
     for letter in partition.topic:
         digest = (digest * 31 + ord(letter)) & 0xFFFFFFFF

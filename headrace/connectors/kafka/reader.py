@@ -1,4 +1,4 @@
-"""KafkaReader: reads its partitions with one consumer, whose group never moves them.
+"""KafkaReader: reads its partitions with one consumer, without group rebalancing.
 
 Source: Flink KafkaSourceReader, KafkaPartitionSplitReader.
 """
@@ -32,14 +32,14 @@ RECORD_COUNT_MAX: Final = 1000
 """Records taken from the consumer at a time."""
 _COUNT_INTERVAL_MS: Final = 1_000
 POLL_INTERVAL_MS: Final = 10
-"""Time between two polls of a client without records: it has no way to say that there are some."""
+"""Time between two polls of a client without records, because it cannot signal new ones."""
 
 
 class KafkaReader(SplitReader):
-    """Reads the partitions of one subtask. Positions follow emitted records, not those that the consumer fetched.
+    """Reads the partitions of one subtask. Positions follow the emitted records, not the fetched ones.
 
-    In BATCH mode partitions are read one after the other, and records come in batches of one size: an attempt that
-    Spark repeats gives the same batches, however fast the brokers answer.
+    In BATCH mode partitions are read one after the other, and records come in batches of equal size: an attempt that
+    Spark repeats gives the same batches at any speed of the brokers.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class KafkaReader(SplitReader):
         return [encode_split(split.encoded()) for split in splits]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell the consumer group how far we are: for people who watch it; nothing of ours depends on it."""
+        """Commit the offsets to the consumer group, for people who watch it; Headrace does not depend on them."""
         positions = self._snapshots.pop(checkpoint_id, {})
         self._snapshots = {
             one: kept for one, kept in self._snapshots.items() if one > checkpoint_id
@@ -122,7 +122,7 @@ class KafkaReader(SplitReader):
         return self._unreadable_count
 
     def _count_pending(self) -> None:
-        """Count, once a second, what lies behind the positions: the consumer heard of it with the last records."""
+        """Count, once a second, the records after the positions, as the consumer knew with its last records."""
         now_ms = self.context.timers.now_ms()
         if now_ms - self._counted_ms < _COUNT_INTERVAL_MS:
             return
@@ -151,7 +151,7 @@ class KafkaReader(SplitReader):
     def _take(
         self, partition: KafkaTopicPartition, messages: Sequence[Any], output: SourceOutput
     ) -> None:
-        """Emit the records of one partition up to where it is to end, and end it there."""
+        """Emit the records of one partition up to its stopping offset, and end it there."""
         split = self._splits[partition]
         position = split.offset
         for message in messages:
@@ -175,7 +175,7 @@ class KafkaReader(SplitReader):
             self._splits[partition] = moved
 
     def _offset_of_end(self, message: Any) -> int:
-        """The end of a partition, behind records that were never committed and marks of transactions. KafkaError."""
+        """Return the offset of a partition's end, after uncommitted records and transaction markers. KafkaError."""
         error = message.error()
         if error.code() != kafka_client().KafkaError._PARTITION_EOF:
             raise KafkaError(f"Kafka: {error} (reading {message.topic()}-{message.partition()})")
@@ -184,7 +184,7 @@ class KafkaReader(SplitReader):
     def _batch(self, messages: Sequence[Any]) -> RecordBatch:
         deserialize = self._schema.deserialize
         read = [(deserialize(message.value()), message.timestamp()[1]) for message in messages]
-        # As in Flink, None says that there is no record in a message.
+        # As in Flink, None means that a message has no record.
         rows = [row for row, _ in read if row is not None]
         if len(rows) < len(read):
             contents = (message.value() for message in messages)
@@ -196,7 +196,7 @@ class KafkaReader(SplitReader):
         return RecordBatch.of_rows(self.context.types.output, rows, times)
 
     def _wait(self) -> InputStatus:
-        """Have somebody look again in a moment."""
+        """Schedule another poll soon."""
         if not self._is_look_scheduled:
             self._is_look_scheduled = True
             timers = self.context.timers

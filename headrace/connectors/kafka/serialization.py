@@ -9,7 +9,7 @@ from headrace.functions.serialization import SerializationSchema
 
 
 class KafkaTopicSelector:
-    """Chooses the topic of a record: give a subclass or a plain function."""
+    """Chooses the topic of a record: pass a subclass or a plain function."""
 
     def apply(self, data: Any) -> str:
         """Return the topic."""
@@ -17,7 +17,7 @@ class KafkaTopicSelector:
 
 
 class KafkaRecordSerializationSchema:
-    """Made by `builder`. Records with equal keys go to one partition, the one that Java clients take too."""
+    """Makes Kafka records; made by `builder`. Records with equal keys go to the same partition as with Java clients."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class KafkaRecordSerializationSchema:
 
     @staticmethod
     def builder() -> "KafkaRecordSerializationSchemaBuilder":
-        """Begin; a topic or topic selector, and a schema for values, are needed."""
+        """Return a builder, which needs a topic or topic selector, and a schema for values."""
         return KafkaRecordSerializationSchemaBuilder()
 
     def serialize(self, element: Any, timestamp_ms: int | None = None) -> KafkaRecord:
-        """Return Kafka's record for a record of the stream."""
+        """Return the Kafka record for a record of the stream."""
         topic = self._selector(element) if self._selector else self._topic
         assert topic is not None
         key = self._key.serialize(element) if self._key else None

@@ -26,10 +26,10 @@ _DEFAULTS: Final = {"partitioner": "murmur2_random", "enable.idempotence": "true
 class KafkaSink(Sink, SupportsPreprocessing):
     """Writes records to Kafka. Made by `builder`.
 
-    EXACTLY_ONCE: records of a checkpoint appear when it is complete, all of them in one transaction, which the driver
-    writes; readers need `isolation.level=read_committed`. A compacted topic, `headrace-commits`, remembers what was
-    written. Without checkpoints, and with AT_LEAST_ONCE, records appear as they come, and may come twice after a
-    failure. NONE does not even wait for the brokers.
+    EXACTLY_ONCE: records of a checkpoint appear when it is complete, all in one transaction, which the driver writes;
+    readers need `isolation.level=read_committed`. A compacted topic, `headrace-commits`, records which checkpoints were
+    written. Without checkpoints, and with AT_LEAST_ONCE, records appear at once, and may appear twice after a failure.
+    NONE does not even wait for the brokers.
 
     Example:
         >>> from headrace.functions.serialization import SimpleStringSchema
@@ -51,12 +51,12 @@ class KafkaSink(Sink, SupportsPreprocessing):
         self._transactional_id_prefix = transactional_id_prefix
 
     def get_transformer(self) -> StreamTransformer | None:
-        """None: records are written as they come."""
+        """Return None: records need no preparation."""
         return None
 
     @staticmethod
     def builder() -> "KafkaSinkBuilder":
-        """Begin; servers and a serializer are needed."""
+        """Return a builder, which needs servers and a serializer."""
         return KafkaSinkBuilder()
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
@@ -86,12 +86,12 @@ class KafkaSinkBuilder:
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> "KafkaSinkBuilder":
-        """NONE unless said, as in Flink."""
+        """Set the guarantee; NONE by default, as in Flink."""
         self._guarantee = delivery_guarantee
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> "KafkaSinkBuilder":
-        """Needed for EXACTLY_ONCE; the brokers know our producers by it, so it must be no one else's."""
+        """Set the prefix of transactional ids, which EXACTLY_ONCE needs; no other sink may use it."""
         self._transactional_id_prefix = transactional_id_prefix
         return self
 
@@ -102,7 +102,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_property(self, key: str, value: str) -> "KafkaSinkBuilder":
-        """A setting of librdkafka's, which has most of the Java client's names."""
+        """Set an option of librdkafka, which has most of the Java client's names."""
         if key == "transactional.id":
             raise ProgramError(
                 "use set_transactional_id_prefix(...): each writer makes its own id from the prefix"
@@ -118,6 +118,6 @@ class KafkaSinkBuilder:
         is_exact = self._guarantee is DeliveryGuarantee.EXACTLY_ONCE
         if is_exact and not self._transactional_id_prefix:
             raise ProgramError(
-                "KafkaSink with EXACTLY_ONCE needs set_transactional_id_prefix(...), which nobody else uses"
+                "KafkaSink with EXACTLY_ONCE needs set_transactional_id_prefix(...), which no other sink uses"
             )
         return KafkaSink(self._config, self._schema, self._guarantee, self._transactional_id_prefix)

@@ -31,9 +31,8 @@ _DISCOVERY_INTERVAL_MS: Final = "300000"
 class KafkaSource(SplitSource):
     """Reads topics; each partition is a split. Made by `builder`.
 
-    Positions are kept in checkpoints; what is committed to the consumer group is for people who watch it. Records
-    have the times that Kafka gives them. Only committed records are read, unless the property `isolation.level` says
-    otherwise.
+    Positions are kept in checkpoints; offsets committed to the consumer group are for people who watch it. Records have
+    Kafka's timestamps. Only committed records are read, unless the property `isolation.level` says otherwise.
 
     Example:
         >>> from headrace.functions.serialization import SimpleStringSchema
@@ -60,7 +59,7 @@ class KafkaSource(SplitSource):
 
     @staticmethod
     def builder() -> "KafkaSourceBuilder":
-        """Begin; servers, topics and a deserializer are needed."""
+        """Return a builder, which needs servers, topics and a deserializer."""
         return KafkaSourceBuilder()
 
     @property
@@ -102,7 +101,7 @@ class KafkaSourceBuilder:
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> "KafkaSourceBuilder":
-        """The group whose offsets are committed, and asked for by `committed_offsets`."""
+        """Set the group to which offsets are committed, and whose offsets `committed_offsets` uses."""
         return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> "KafkaSourceBuilder":
@@ -110,7 +109,7 @@ class KafkaSourceBuilder:
         return self
 
     def set_topic_pattern(self, topic_pattern: str) -> "KafkaSourceBuilder":
-        """Topics whose whole name a regular expression matches."""
+        """Read the topics whose whole name matches a regular expression."""
         self._topic_pattern = topic_pattern
         return self
 
@@ -128,7 +127,7 @@ class KafkaSourceBuilder:
     def set_unbounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> "KafkaSourceBuilder":
-        """End at these offsets, yet count as unbounded."""
+        """Stop at these offsets, although the source counts as unbounded."""
         self._stopping = stopping_offsets_initializer
         self._boundedness = Boundedness.CONTINUOUS_UNBOUNDED
         return self
@@ -136,7 +135,7 @@ class KafkaSourceBuilder:
     def set_bounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> "KafkaSourceBuilder":
-        """End at these offsets, as they are when the source starts."""
+        """Stop at these offsets, which are resolved when the source starts."""
         self._stopping = stopping_offsets_initializer
         self._boundedness = Boundedness.BOUNDED
         return self
@@ -151,12 +150,12 @@ class KafkaSourceBuilder:
         return self.set_property(CLIENT_ID_PREFIX, prefix)
 
     def set_property(self, key: str, value: str) -> "KafkaSourceBuilder":
-        """A setting of librdkafka's, or `partition.discovery.interval.ms` or `commit.offsets.on.checkpoint`."""
+        """Set an option of librdkafka, or `partition.discovery.interval.ms` or `commit.offsets.on.checkpoint`."""
         self._properties[key] = value
         return self
 
     def set_properties(self, props: Mapping[str, str]) -> "KafkaSourceBuilder":
-        """Several at once."""
+        """Set several options."""
         self._properties.update(props)
         return self
 
@@ -188,6 +187,9 @@ class KafkaSourceBuilder:
         return KafkaSource(enumeration, self._schema, self._boundedness, prefix, commits)
 
     def _discovery_interval_ms(self) -> int | None:
-        """None where the set of partitions is fixed: a source that ends, partitions by name, or an interval below 1."""
+        """Return the interval.
+
+        None for fixed partitions: a bounded source, named partitions, or an interval below 1.
+        """
         interval = int(self._properties.get(DISCOVERY_INTERVAL, _DISCOVERY_INTERVAL_MS))
         return None if self._stopping or self._partitions or interval < 1 else interval

@@ -1,6 +1,6 @@
-"""Staged records wait for their transaction, as bytes within a committable or in a file that it names.
+"""Staged records: wait for their transaction, as bytes within a committable or in a file that it names.
 
-The task serialises them, so that nothing of a user's runs where they are committed.
+The task serialises them, so that no user code runs in the committer's process.
 """
 
 import re
@@ -22,7 +22,7 @@ from headrace.core.record_batch import stream_bytes
 
 KAFKA_COMMITTER: Final = "kafka"
 INLINE_SIZE_MAX: Final = 16 * 1024
-"""Bytes of records that may travel with the checkpoint itself; more go into a file, where there is a folder."""
+"""Size of records that may be sent within the checkpoint itself; more go to a file, if there is a folder."""
 STAGED_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.dictionary(pa.int32(), pa.string())),
@@ -37,8 +37,8 @@ _STAGED_NAME: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-[0-9a-f]+-[0-9]+\.a
 class StagedRecords(msgspec.Struct, frozen=True):
     """Writer → committer: records in order, as an Arrow IPC stream: `content`, or the file at `path`.
 
-    `digest` is of the file's content: others may write in its folder, and Arrow follows offsets blindly. Empty where an
-    earlier version wrote it.
+    `digest` is the digest of the file's content, because others may write in its folder, and Arrow does not check
+    offsets. Empty if an earlier version wrote the file.
     """
 
     content: bytes
@@ -50,13 +50,13 @@ class StagedRecords(msgspec.Struct, frozen=True):
 
 
 class StagedFileChangedError(HeadraceError):
-    """A file of staged records was changed since the task wrote it. Nothing of it was used."""
+    """Raised if a file of staged records was changed after the task wrote it. None of it was used."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
 class KafkaPayload(msgspec.Struct, frozen=True):
-    """Configuration of the committer. `config` is librdkafka's."""
+    """Configuration of the committer. `config` holds options of librdkafka."""
 
     config: dict[str, str]
     transactional_id_prefix: str
@@ -78,9 +78,9 @@ def to_ipc_stream(records: Sequence[KafkaRecord]) -> bytes:
 
 
 def staged_records(staged: StagedRecords) -> Iterator[KafkaRecord]:
-    """The records of a committable, in order.
+    """Yield the records of a committable, in order.
 
-    FileNotFoundError where its file is gone, StagedFileChangedError where it was changed.
+    FileNotFoundError if its file is missing, StagedFileChangedError if it was changed.
     """
     content: Any = staged.content
     if staged.path:
@@ -89,8 +89,8 @@ def staged_records(staged: StagedRecords) -> Iterator[KafkaRecord]:
             content = stream.read()
         if staged.digest and digest_of(content) != staged.digest:
             raise StagedFileChangedError(
-                f"{staged.path}, records that wait for their transaction, was changed since it was written: put it "
-                "back from a copy, or restore an older checkpoint; see who may write in that folder"
+                f"the staged records in {staged.path} were changed after they were written: restore the file from a "
+                "copy, or restore an older checkpoint; check who has write access to that folder"
             )
     for batch in pa.ipc.open_stream(content):
         batch.validate(full=True)
@@ -110,7 +110,7 @@ def delete_staged(staged: Iterable[StagedRecords]) -> None:
 
 
 def staging_folder(settings: Settings, owner: str) -> str:
-    """Return the folder for staged records of a sink; empty where no folder is shared with the driver."""
+    """Return the folder for staged records of a sink; empty if no folder is shared with the driver."""
     directory = settings.get_option(CHECKPOINT_DIRECTORY)
     return f"{directory.rstrip('/')}/kafka-staging/{owner}" if directory else ""
 
@@ -130,7 +130,7 @@ def delete_all_staged(folder: str) -> None:
 
 
 def _delete_in(folder: str, is_deleted: Callable[[int, int], bool]) -> None:
-    """Delete staged files by subtask and attempt, and the folder where it is empty."""
+    """Delete staged files by subtask and attempt, and the folder if it is empty."""
     file_system, path = file_system_of(folder)
     if is_link(file_system, path):
         return  # what lies behind it is not ours to delete

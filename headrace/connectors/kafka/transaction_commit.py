@@ -1,9 +1,9 @@
-"""KafkaCommitter: writes the records of a checkpoint in one transaction, together with a record that says so.
+"""KafkaCommitter: writes the records of a checkpoint in one transaction, together with a record of its id.
 
-Transactions are as short as the writing: none stays open while a job is down, so none can time out and lose data, and
-no reader of committed records waits for one. A transaction that an earlier driver left open is aborted when the
-producer is made. The record goes to the sink's control topic, which `Brokers` makes where it is missing and reads from
-its beginning to its end.
+A transaction is open only while it is written: none stays open while a job is down, so none can time out and lose data,
+and readers of committed records do not wait. A transaction that an earlier driver left open is aborted when the
+producer is made. The record is written to the sink's control topic, which `Brokers` creates if it is missing and reads
+from beginning to end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,15 +38,15 @@ from headrace.functions.sink import CommitterContext, scope_of
 
 CONTROL_PARTITION: Final = 0
 _PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
-"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
+"""The longest transaction timeout that brokers allow by default, because a transaction holds a whole checkpoint."""
 _PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
                          "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
 
 
 def read_to_end(config: Mapping[str, Any], topic: str, partition: int) -> list[KafkaRecord]:
-    """Return the committed records of a partition, from its beginning to its present end.
+    """Return the committed records of a partition, from its beginning to its current end.
 
-    RecordsExpiredError where the topic no longer has its first ones; KafkaError.
+    RecordsExpiredError if the topic has lost its first records; KafkaError.
     """
     library = kafka_client()
     log = ClientLog()
@@ -65,16 +65,16 @@ def read_to_end(config: Mapping[str, Any], topic: str, partition: int) -> list[K
         where = library.TopicPartition(topic, partition, library.OFFSET_BEGINNING)
         begin, _ = consumer.get_watermark_offsets(where, timeout=REQUEST_TIMEOUT_S)
         if begin > 0:
-            # Compaction leaves the beginning of a partition where it is.
+            # Compaction does not change the beginning of a partition.
             raise RecordsExpiredError(
-                f"the topic '{topic}' has dropped its records before {begin}, so it no longer says what was written: "
+                f"the topic '{topic}' has dropped its records before {begin}, so it no longer shows what was written: "
                 "its cleanup.policy must be compact"
             )
         consumer.assign([where])
         while True:
             message = consumer.poll(REQUEST_TIMEOUT_S)
             if message is None:
-                reason = f"'{topic}' has an end that was not reached"
+                reason = f"the end of '{topic}' was not reached"
                 raise log.silence_of(consumer, config, reason, REQUEST_TIMEOUT_S)
             error = message.error()
             if error is None:
@@ -94,7 +94,7 @@ def read_to_end(config: Mapping[str, Any], topic: str, partition: int) -> list[K
 
 
 def ensure_compacted_topic(config: Mapping[str, Any], topic: str) -> None:
-    """Create a topic of one partition that keeps the last record of each key, unless it is there. KafkaError."""
+    """Create a topic of one partition that keeps the last record of each key, unless it exists. KafkaError."""
     library = kafka_client()
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -117,13 +117,13 @@ def ensure_compacted_topic(config: Mapping[str, Any], topic: str) -> None:
 
 
 class StagedRecordsLostError(HeadraceError):
-    """Records of a checkpoint are gone, and the control topic does not say that they were written."""
+    """Raised if records of a checkpoint are missing, and the control topic does not show that they were written."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
 class Producer(Protocol):
-    """Methods used of a TransactionalProducer."""
+    """The used methods of a TransactionalProducer."""
 
     def write(self, records: Iterable[KafkaRecord]) -> None:
         """Write all of them in one transaction."""
@@ -135,19 +135,19 @@ class Producer(Protocol):
 
 
 class KafkaCluster(Protocol):
-    """The brokers, as the committer knows them."""
+    """The Kafka cluster as the committer uses it."""
 
     def producer(self, transactional_id: str) -> Producer:
-        """Make a producer; every earlier one of the id is shut out."""
+        """Make a producer; every earlier one of the id is fenced off."""
         ...
 
     def control_records(self, topic: str) -> Sequence[KafkaRecord]:
-        """Make sure that there is a control topic, and return the committed records of its only partition in order."""
+        """Create the control topic if needed, and return the committed records of its only partition in order."""
         ...
 
 
 class Brokers:
-    """A real KafkaCluster."""
+    """KafkaCluster with real brokers."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
@@ -161,16 +161,16 @@ class Brokers:
 
 
 class KafkaCommitter:
-    """Implements Committer for one KafkaSink.
+    """Commits for one KafkaSink. Implements Committer.
 
-    The producer and what the control topic said are kept from call to call, until an error: then nobody knows what
-    became of the transaction, and the next call asks again.
+    The producer and the content of the control topic are kept between calls until an error: then the result of the
+    transaction is unknown, and the next call reads the topic again.
     """
 
     def __init__(
         self, payload: KafkaPayload, cluster: KafkaCluster, settings: Settings | None = None
     ) -> None:
-        """`settings`: the job's, with the folder for staged records."""
+        """`settings`: the job's settings, with the folder for staged records."""
         self._payload: Final = payload
         self._cluster: Final = cluster
         self._settings: Final = settings or Settings()
@@ -183,7 +183,7 @@ class KafkaCommitter:
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
         """Write a checkpoint's staged records in one transaction, unless they were committed before.
 
-        KafkaFencedError where another driver commits; StagedRecordsLostError.
+        Raises KafkaFencedError if another driver commits, or StagedRecordsLostError.
         """
         staged = [STAGED.decode(content) for content in committables]
         if not staged:
@@ -228,27 +228,30 @@ class KafkaCommitter:
             producer.close()
 
     def _connected(self, scope: str) -> Producer:
-        """Return a producer of this scope's transactional id; behind it, nobody else writes under the scope."""
+        """Return a producer of this scope's transactional id.
+
+        Afterwards no other producer can write under the scope.
+        """
         if self._producer is None or self._scope != scope:
             self.close()
             prefix = self._payload.transactional_id_prefix
             self._producer = self._cluster.producer(f"{prefix}-{digest_of_scope(scope)}")
             self._scope = scope
-            # Read after others were shut out, so that what is read cannot change any more.
+            # Read after earlier producers were fenced off, so that the content cannot change any more.
             self._last_ids = last_ids(self._cluster.control_records(self._payload.control_topic))
         return self._producer
 
     def _records(
         self, scope: str, checkpoint_id: int, staged: Sequence[StagedRecords]
     ) -> Iterator[KafkaRecord]:
-        """The records of a transaction: those of the checkpoint in order, and the marker."""
+        """Yield the records of a transaction: those of the checkpoint in order, and the marker."""
         for one in staged:
             try:
                 yield from staged_records(one)
             except FileNotFoundError as error:
                 raise StagedRecordsLostError(
-                    f"records of checkpoint {checkpoint_id} are gone ({error}), and the topic "
-                    f"'{self._payload.control_topic}' does not say that they were written"
+                    f"records of checkpoint {checkpoint_id} are missing ({error}), and the topic "
+                    f"'{self._payload.control_topic}' does not show that they were written"
                 ) from error
         yield KafkaRecord(
             self._payload.control_topic,
@@ -258,7 +261,7 @@ class KafkaCommitter:
         )
 
     def _sweep(self, staged: Sequence[StagedRecords]) -> None:
-        """Delete files of attempts before those of `staged` that no checkpoint has: ids commit in order."""
+        """Delete files of attempts before those of `staged`, which no checkpoint has because ids commit in order."""
         for one in staged:
             attempt = (one.subtask_index, one.attempt_number)
             if one.path and one.attempt_number > 0 and attempt not in self._swept:

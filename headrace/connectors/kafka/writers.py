@@ -1,6 +1,6 @@
 """Writers of a KafkaSink: one sends records at once, the other stages them for the transaction of a checkpoint.
 
-The producers below them do the same: RecordProducer sends records as they come, and TransactionalProducer, which the
+They use two producers: RecordProducer sends records at once, and TransactionalProducer, which the
 committer uses, writes them in transactions.
 
 Source: Flink KafkaWriter.
@@ -45,17 +45,17 @@ from headrace.functions.sink import SinkWriter, owner_of_sink
 from headrace.graph.pipeline_options import runs_in_batch
 
 WRITE_TIMEOUT_S: Final = 120.0
-"""Time that brokers may take to acknowledge waiting records, or to commit a transaction."""
+"""Time for brokers to acknowledge waiting records, or to commit a transaction."""
 _MESSAGE_TIMEOUT_MS: Final = 300_000
-"""librdkafka's own, for `message.timeout.ms`."""
+"""Default of librdkafka for `message.timeout.ms`."""
 FILE_SIZE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of keys and values that a writer holds before it writes them to a file."""
 WITHOUT_FOLDER_SIZE_MAX: Final = 4 * 1024 * 1024
-"""Bytes of records that one subtask may send with a checkpoint: they go through the driver's memory."""
+"""Size of the records that one subtask may send with a checkpoint through the driver's memory."""
 
 
 class RecordProducer:
-    """Sends records without transactions; `flush` says whether all have arrived. One thread."""
+    """Sends records without transactions; `flush` waits until all have arrived. One thread."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config: Final = config
@@ -64,13 +64,13 @@ class RecordProducer:
         self._errors: list[Any] = []
 
     def send(self, record: KafkaRecord) -> None:
-        """Queue a record; waits where the queue is full. KafkaError where an earlier one did not arrive."""
+        """Queue a record; waits while the queue is full. KafkaError if an earlier record did not arrive."""
         self._raise_errors()
         produce_record(self._producer, record, self._delivered)
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until everything has arrived. KafkaError where it does not."""
+        """Wait until all records have arrived. KafkaError if they do not."""
         left = self._producer.flush(WRITE_TIMEOUT_S)
         self._raise_errors()
         if left:
@@ -92,7 +92,7 @@ class RecordProducer:
 
 
 def produce_record(producer: Any, record: KafkaRecord, delivered: Any = None) -> None:
-    """Queue one record; where the queue is full, wait for room."""
+    """Queue one record; if the queue is full, wait for room."""
     where: dict[str, Any] = {"on_delivery": delivered} if delivered else {}
     if record.partition is not None:
         where["partition"] = record.partition
@@ -109,7 +109,7 @@ def produce_record(producer: Any, record: KafkaRecord, delivered: Any = None) ->
 class TransactionalProducer:
     """Writes records in transactions under one transactional id. One thread.
 
-    Making one shuts out every earlier producer of the id, and aborts what it left open.
+    A new producer fences off every earlier one of the id, and aborts its open transaction.
     """
 
     def __init__(self, config: Mapping[str, Any], transactional_id: str) -> None:
@@ -120,9 +120,10 @@ class TransactionalProducer:
         self._call(self._producer.init_transactions, REQUEST_TIMEOUT_S)
 
     def write(self, records: Iterable[KafkaRecord]) -> None:
-        """Write all of them, or nothing that readers of committed records see.
+        """Write all records, or none that readers of committed records see.
 
-        After an error nobody knows: ask the topics, with another producer. KafkaFencedError, KafkaError.
+        After an error the result is unknown: read the topics, with another producer. Raises KafkaFencedError or
+        KafkaError.
         """
         self._call(self._producer.begin_transaction)
         try:
@@ -134,12 +135,12 @@ class TransactionalProducer:
         self._call(self._producer.commit_transaction, WRITE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Leave; the next producer of the id, or the brokers after a while, abort an open transaction."""
+        """Close the producer; the next producer of the id, or the brokers after a while, abort an open transaction."""
         self._producer.purge()
 
     def _abort(self) -> None:
-        """Abort the open transaction, for whose end readers of committed records wait; else the brokers do so, late."""
-        with contextlib.suppress(KafkaError):  # what failed first is what is told
+        """Abort the open transaction, because readers of committed records wait for it until the brokers time out."""
+        with contextlib.suppress(KafkaError):  # the first error is the one that is reported
             self._call(self._producer.abort_transaction, REQUEST_TIMEOUT_S)
 
     def _call(self, method: Any, *arguments: Any) -> None:
@@ -159,7 +160,7 @@ def _size_of(record: KafkaRecord) -> int:
 
 
 class DirectKafkaWriter(SinkWriter):
-    """Sends records as they come. `waits`: whether a checkpoint waits until all have arrived (at least once)."""
+    """Sends records at once. `waits`: a checkpoint waits until all have arrived (at least once)."""
 
     def __init__(
         self,
@@ -190,7 +191,7 @@ class DirectKafkaWriter(SinkWriter):
 
 
 class StagingKafkaWriter(SinkWriter):
-    """Keeps records until their checkpoint, beyond a size in files of the checkpoints' folder."""
+    """Keeps records until their checkpoint; above a size, in files in the checkpoints' folder."""
 
     def __init__(self, schema: KafkaRecordSerializationSchema, context: SubtaskContext) -> None:
         self._schema = schema
@@ -217,7 +218,7 @@ class StagingKafkaWriter(SinkWriter):
         return self._sent_bytes
 
     def flush(self, end_of_input: bool) -> None:
-        """Records are complete with `prepare_commit`."""
+        """Do nothing: `prepare_commit` completes the records."""
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
         """Stage held records and hand everything over, in order."""
@@ -247,8 +248,8 @@ class StagingKafkaWriter(SinkWriter):
             event = "the job's end" if is_batch else "one checkpoint"
             more = "" if is_batch else ", or take checkpoints more often"
             raise ProgramError(
-                f"more than {WITHOUT_FOLDER_SIZE_MAX >> 20} MB of records of one subtask wait for {event}, and there "
-                f"is no folder for them: set {CHECKPOINT_DIRECTORY.key} to one that the driver reads too{more}"
+                f"more than {WITHOUT_FOLDER_SIZE_MAX >> 20} MB of records of one subtask wait for {event}, but there "
+                f"is no folder for them: set {CHECKPOINT_DIRECTORY.key} to a folder that the driver can read too{more}"
             )
         self._staged.append(
             StagedRecords(
@@ -277,7 +278,7 @@ class StagingKafkaWriter(SinkWriter):
 
 
 def serialized(batch: RecordBatch, schema: KafkaRecordSerializationSchema) -> list[KafkaRecord]:
-    """Return the records of a batch as Kafka's, with their event times where they have any."""
+    """Return the records of a batch as Kafka records, with their event times if they have any."""
     times: Any = None if batch.timestamps is None else batch.timestamps.tolist()
     if times is None:
         return [schema.serialize(row) for row in batch.rows()]

@@ -66,7 +66,7 @@ class JdbcConnectionOptions:
 
     @property
     def conninfo(self) -> str:
-        """The URL as libpq takes it."""
+        """Return the URL in libpq's form."""
         return self.url.removeprefix("jdbc:")
 
     @property
@@ -82,10 +82,13 @@ class JdbcConnectionOptions:
             self._values: dict[str, Any] = {}
 
         def with_url(self, url: str) -> "JdbcConnectionOptions.JdbcConnectionOptionsBuilder":
-            """`jdbc:postgresql://host:5432/database`, with or without `jdbc:`; libpq's parameters may follow a `?`."""
+            """Set the URL `jdbc:postgresql://host:5432/database`, with or without `jdbc:`.
+
+            Libpq's parameters may follow a `?`.
+            """
             if not url.removeprefix("jdbc:").startswith(_SCHEMES):
                 raise ValueError(
-                    f"JdbcSink writes to PostgreSQL, and '{shown_uri(url)}' is no jdbc:postgresql:// URL"
+                    f"JdbcSink writes to PostgreSQL, but '{shown_uri(url)}' is not a jdbc:postgresql:// URL"
                 )
             self._values["url"] = url
             return self
@@ -93,7 +96,7 @@ class JdbcConnectionOptions:
         def with_driver_name(
             self, driver_name: str
         ) -> "JdbcConnectionOptions.JdbcConnectionOptionsBuilder":
-            """Accepted as `org.postgresql.Driver`, and not needed."""
+            """Accept `org.postgresql.Driver`, which is not needed."""
             if driver_name != "org.postgresql.Driver":
                 raise ValueError(f"JdbcSink writes to PostgreSQL, not through '{driver_name}'")
             self._values["driver_name"] = driver_name
@@ -113,13 +116,13 @@ class JdbcConnectionOptions:
 
         def build(self) -> "JdbcConnectionOptions":
             if "url" not in self._values:
-                raise ValueError("say where the database is: with_url(...)")
+                raise ValueError("the address of the database is missing: call with_url(...)")
             return JdbcConnectionOptions(**self._values)
 
 
 @dataclass(frozen=True)
 class JdbcExecutionOptions:
-    """Bounds of one batch of rows: a number of rows, or an interval in ms (0: no bound in time)."""
+    """Limits of one batch of rows: a number of rows, and an interval in ms (0: no limit in time)."""
 
     batch_interval_ms: int = 0
     batch_size: int = 5000
@@ -136,12 +139,12 @@ class JdbcExecutionOptions:
 
     @staticmethod
     def defaults() -> "JdbcExecutionOptions":
-        """5000 rows, no interval, three retries."""
+        """Return the defaults: 5000 rows, no interval, three retries."""
         return JdbcExecutionOptions()
 
     @staticmethod
     def builder() -> "JdbcExecutionOptions.Builder":
-        """Begin with the defaults."""
+        """Return a builder with the defaults."""
         return JdbcExecutionOptions.Builder()
 
     class Builder:
@@ -152,19 +155,19 @@ class JdbcExecutionOptions:
 
         def with_batch_size(self, size: int) -> "JdbcExecutionOptions.Builder":
             if size < 1:
-                raise ValueError(f"a batch has at least one row, not {size}")
+                raise ValueError(f"the batch size must be at least 1 row, not {size}")
             self._values["batch_size"] = size
             return self
 
         def with_batch_interval_ms(self, interval_ms: int) -> "JdbcExecutionOptions.Builder":
             if interval_ms < 0:
-                raise ValueError(f"an interval is 0 ms or more, not {interval_ms}")
+                raise ValueError(f"the interval must be 0 ms or more, not {interval_ms}")
             self._values["batch_interval_ms"] = interval_ms
             return self
 
         def with_max_retries(self, max_retries: int) -> "JdbcExecutionOptions.Builder":
             if max_retries < 0:
-                raise ValueError(f"the number of retries is 0 or more, not {max_retries}")
+                raise ValueError(f"the number of retries must be 0 or more, not {max_retries}")
             self._values["max_retries"] = max_retries
             return self
 
@@ -173,7 +176,7 @@ class JdbcExecutionOptions:
 
 
 class PostgresClientMissingError(HostError):
-    """psycopg is not installed where it is needed."""
+    """Raised if psycopg is needed but not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -182,19 +185,19 @@ class PostgresClientMissingError(HostError):
 
 
 def connect(options: JdbcConnectionOptions) -> Any:
-    """Open a psycopg connection that commits when it is told to."""
+    """Open a psycopg connection without autocommit."""
     return psycopg_client().connect(
         options.conninfo, application_name="headrace", **options.parameters
     )
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Return whether another connection may do better: the server went away, or could not be reached."""
+    """Return whether another connection may succeed: the server went away, or could not be reached."""
     return isinstance(error, psycopg_client().OperationalError)
 
 
 def psycopg_client() -> Any:
-    """Return the module `psycopg`; PostgresClientMissingError where it is not installed."""
+    """Return the module `psycopg`; PostgresClientMissingError if it is not installed."""
     try:
         import psycopg
     except ImportError as error:
@@ -204,7 +207,7 @@ def psycopg_client() -> Any:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement for psycopg, and how many values it takes."""
+    """A statement for psycopg, and the number of its values."""
 
     text: str
     parameter_count: int
@@ -235,7 +238,8 @@ def parse_statement(sql: str) -> Statement:
 class StagedRows(msgspec.Struct, frozen=True):
     """Writer → committer: a part in the staging table. `owner` stands for job and operator.
 
-    `digest` is of the part's content, as others may write in that table; empty where an earlier version wrote it.
+    `digest` is the digest of the part's content, because others may write in that table; empty if an earlier version
+    wrote it.
     """
 
     part: str

@@ -1,4 +1,4 @@
-"""JdbcSink: a statement of PostgreSQL for each record.
+"""JdbcSink: runs a PostgreSQL statement for each record.
 
 Source: Flink JdbcSink, JdbcXaSinkFunction.
 """
@@ -51,9 +51,9 @@ class JdbcSink(Sink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> "JdbcSink":
-        """Write records as they come, at least once; an upsert as `sql` makes that exactly once in effect.
+        """Write records at once, at least once; an upsert as `sql` makes the effect exactly once.
 
-        While a job works off again what came after its last checkpoint, readers may see values go back and forth.
+        While a job repeats the records after its last checkpoint, readers may see values change back and forth.
         """
         return _make(
             sql,
@@ -70,11 +70,11 @@ class JdbcSink(Sink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> "JdbcSink":
-        """Write with each checkpoint, all rows of it in one transaction, and none of them twice.
+        """Write with each checkpoint all its rows in one transaction, exactly once.
 
-        Rows wait in the table `headrace_staging` of the same database, and `headrace_commits` says what was
-        committed; both are made where they are missing. The statement runs in the driver, row by row. In a job
-        without checkpoints rows are written as they come, at least once.
+        Rows wait in the table `headrace_staging` of the same database, and `headrace_commits` records the committed
+        checkpoints; both are created if they are missing. The statement runs in the driver, row by row. In a job
+        without checkpoints rows are written at once, at least once.
         """
         return _make(
             sql,
@@ -93,7 +93,7 @@ class JdbcSink(Sink):
         column_count = len(data_schema(value_type).names)
         if column_count != self.statement.parameter_count:
             raise ProgramError(
-                f"the statement of JdbcSink takes {self.statement.parameter_count} values, and records have "
+                f"the statement of JdbcSink takes {self.statement.parameter_count} values, but records have "
                 f"{column_count} columns"
             )
 

@@ -1,6 +1,6 @@
-"""StagedRowsCommitter: moves a checkpoint's staged rows into their table, in one transaction with a note of its id.
+"""StagedRowsCommitter: moves a checkpoint's staged rows to their table, in one transaction with a note of its id.
 
-Whether an id is in the target is therefore never in doubt: the database says so, whatever became of the connection.
+So the database always shows whether an id was committed, even if the connection was lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +26,16 @@ _PART: Final = msgspec.msgpack.Decoder(StagedRows)
 
 
 class StagedRowsLostError(HeadraceError):
-    """The staging table and the note of commits contradict each other: somebody else has touched them."""
+    """Raised if the staging table and the note of commits contradict each other, after a change by somebody else."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
 class StagedRowsCommitter:
-    """Implements Committer for one JdbcSink. One connection, made for the first call and anew after an error."""
+    """Commits for one JdbcSink. One connection, made at the first call and again after an error.
+
+    Implements Committer.
+    """
 
     def __init__(self, payload: JdbcPayload) -> None:
         self._statement: Final = payload.statement
@@ -78,7 +81,7 @@ class StagedRowsCommitter:
 
     def _move(self, scope: str, checkpoint_id: int, parts: Sequence[StagedRows]) -> None:
         execute = self._connection.execute
-        # The row is locked until the end, so that of two drivers the second one sees what the first one did.
+        # The row is locked until the end, so that of two drivers the second one sees the first one's commit.
         execute(
             "INSERT INTO headrace_commits (scope, last_id) VALUES (%s, -1) ON CONFLICT DO NOTHING",
             (scope,),
@@ -94,7 +97,7 @@ class StagedRowsCommitter:
         if len(staged) != len(set(names)):
             raise StagedRowsLostError(
                 f"{len(set(names)) - len(staged)} of {len(names)} staged parts of checkpoint {checkpoint_id} are gone "
-                f"from headrace_staging, and headrace_commits does not say that they were committed ('{scope}' is at "
+                f"from headrace_staging, and headrace_commits does not show that they were committed ('{scope}' is at "
                 f"{last_id})"
             )
         digests = {part.part: part.digest for part in parts}
@@ -113,7 +116,7 @@ class StagedRowsCommitter:
                 if digests[name] and digest_of(content) != digests[name]:
                     raise StagedRowsLostError(
                         f"part {name} of checkpoint {checkpoint_id} in headrace_staging was changed since it was "
-                        "written: nothing was committed; see who may write in that table"
+                        "written: nothing was committed; check who has write access to that table"
                     )
                 for batch in pa.ipc.open_stream(content):
                     batch.validate(full=True)
@@ -133,7 +136,7 @@ class StagedRowsCommitter:
             )
 
     def _sweep(self, parts: Sequence[StagedRows]) -> None:
-        """Delete rows that attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
+        """Delete staged rows of attempts before those of `parts`: ids commit in order, so no checkpoint has them."""
         newest = {
             (one.owner, one.subtask_index): one.attempt_number
             for one in sorted(parts, key=_attempt)

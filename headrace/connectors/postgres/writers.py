@@ -29,11 +29,11 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import SinkWriter, owner_of_sink
 
 PART_SIZE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of columns that a writer holds before it stages them, as one value of a row of the table."""
+"""Size of the columns that a writer holds before it stages them, as one value of a row of the table."""
 
 
 class DirectWriter(SinkWriter):
-    """One subtask, one connection, which is made anew where it is lost."""
+    """Writes the rows of one subtask with one connection, which is opened again if it is lost."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class DirectWriter(SinkWriter):
         self._schedule_flush()
 
     def flush(self, end_of_input: bool) -> None:
-        """Bring every row to the database; at a checkpoint too, so that none of its rows is missing."""
+        """Write all rows to the database; also at a checkpoint, so that none of its rows is missing."""
         while self._held:
             self._write(self._execution.batch_size)
 
@@ -68,7 +68,7 @@ class DirectWriter(SinkWriter):
             connection.close()
 
     def _write(self, row_count: int) -> None:
-        """Write the first rows in a transaction; they are held until it has ended."""
+        """Write the first rows in a transaction; they are kept until it has ended."""
         rows = self._held[:row_count]
         for retries_left in range(self._execution.max_retries, -1, -1):
             try:
@@ -99,12 +99,12 @@ class DirectWriter(SinkWriter):
 
 
 def parameter_rows(columns: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    """Return the rows of columns as tuples of Python values, as psycopg takes them."""
+    """Return the rows of columns as tuples of Python values, as psycopg expects them."""
     return list(zip(*(column.to_pylist() for column in columns.columns), strict=True))
 
 
 class StagingTableWriter(SinkWriter):
-    """Stages the rows of one subtask. A part is complete once its transaction is; none is ever changed."""
+    """Stages the rows of one subtask. A part is complete once its transaction is, and is never changed."""
 
     def __init__(self, connection: JdbcConnectionOptions, context: SubtaskContext) -> None:
         self._context = context
@@ -128,12 +128,12 @@ class StagingTableWriter(SinkWriter):
             self._stage()
 
     def flush(self, end_of_input: bool) -> None:
-        """Bring every row to the staging table."""
+        """Write all rows to the staging table."""
         if self._held:
             self._stage()
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Hand over the parts that are complete."""
+        """Hand over the complete parts."""
         self.flush(end_of_input=False)
         staged, self._staged = self._staged, []
         return [msgspec.msgpack.encode(part) for part in staged]

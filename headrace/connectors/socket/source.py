@@ -25,7 +25,7 @@ from headrace.functions.source import Boundedness, InputStatus, Source, SourceOu
 _LOG = logging.getLogger(__name__)
 
 WAITING_LINES_MAX: Final = 16_384
-"""Lines that wait for the task; beyond it nothing is read, and the sender's own buffers fill."""
+"""Lines that may wait for the task; beyond that nothing is read, and the sender's own buffers fill."""
 RETRY_PAUSE_S: Final = 0.5
 _CHUNK_SIZE_BYTES: Final = 8192
 
@@ -35,10 +35,10 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 
 
 class SocketLines:
-    """Reads until the other side closes, and then connects again up to `max_retry` times; below 0 without end.
+    """Reads until the server closes, then reconnects up to `max_retry` times; below 0 without limit.
 
-    A line that was not complete when a connection broke is dropped, unless it is the last of all. `on_news` is called
-    from the thread when there is something after there was nothing.
+    A line that was not complete when a connection broke is dropped, unless it is the very last. `on_news` is called
+    from the thread when the first line arrives after none were waiting.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class SocketLines:
         self._room = threading.Condition()
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         start_thread("socket source", self._run)
 
     def take(self, count: int) -> list[str]:
-        """Return the next lines, at most `count`; none where nothing waits. OSError once it cannot connect any more."""
+        """Return the next lines, at most `count`; none if none wait. OSError once it cannot reconnect any more."""
         with self._room:
             taken = [self._lines.popleft() for _ in range(min(count, len(self._lines)))]
             self._room.notify()
@@ -82,7 +82,7 @@ class SocketLines:
             return self._has_ended and not self._lines
 
     def close(self) -> None:
-        """Hang up. Idempotent."""
+        """Close the connection. Idempotent."""
         self._is_closed.set()
         with self._room:
             self._room.notify()
@@ -148,8 +148,8 @@ class SocketLines:
 class SocketSource(Source):
     """Connects to a server and emits the text that it sends, cut at `delimiter`; only subtask 0 does.
 
-    **At most once**: a socket cannot be read again, so what came after the last checkpoint is lost when the job
-    restarts, and what is sent while nobody is connected too. For trying things out, not for results that count.
+    **At most once**: a socket cannot be read again, so lines after the last checkpoint are lost when the job restarts,
+    and so are those sent while no job is connected. For trying things out, not for results that count.
 
     `max_retry`: how many times to connect again, twice a second, when there is no connection; 0 ends the stream when
     the server closes, below 0 never gives up.
@@ -193,7 +193,7 @@ class SocketSource(Source):
 
 
 class SocketReader(SourceReader):
-    """Emits the lines that have come; None is an empty share. It has no position, so its state is empty."""
+    """Emits the received lines; None means an empty share. It has no position, so its state is empty."""
 
     def __init__(self, lines: SocketLines | None, context: SubtaskContext) -> None:
         self._lines = lines
@@ -204,7 +204,7 @@ class SocketReader(SourceReader):
             return
         if self._context.settings.duration_ms(INTERVAL) > 0:
             _LOG.warning(
-                "'%s' reads a socket, which has no positions: checkpoints do not cover what it reads, and rows are "
+                "'%s' reads a socket, which has no positions: checkpoints do not cover its rows, and rows are "
                 "lost when the job restarts",
                 self._context.operator_name,
             )
@@ -226,7 +226,7 @@ class SocketReader(SourceReader):
         return ()
 
     def restore_splits(self, splits: Sequence[bytes]) -> None:
-        """Nothing to go on from: whatever comes next is read."""
+        """Do nothing: there is no position, and reading goes on with the next line."""
 
     def close(self) -> None:
         if self._lines is not None:

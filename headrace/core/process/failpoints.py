@@ -1,10 +1,10 @@
-"""Failpoints: named moments at which tests make a process die, freeze or fail. Off unless an option names them.
+"""Failpoints: named moments at which tests make a process die, freeze or fail. Inactive unless an option names them.
 
     headrace.testing.failpoints: barrier.last#2=kill!run/token; upload.done=raise
 
 The first part means: when this process has all barriers of a checkpoint for the second time, it kills itself, if it is
 the first process to make the file run/token. The second part: each time it has written its part of a checkpoint, that
-fails. `@file` names a file with the same text, which is read again and again, so that it may change meanwhile.
+fails. `@file` names a file with the same text, which is read repeatedly, so that it may change meanwhile.
 """
 
 import enum
@@ -27,11 +27,11 @@ FAILPOINTS: Final = ConfigOption(
 
 
 class Failpoint(enum.Enum):
-    """Moments in the life of a TaskManager, in order; those of jobs, publication and commit are the driver's.
+    """Moments in the life of a TaskManager, in order; those of jobs, publication and commit belong to the driver.
 
-    TRIGGERED and NOTIFYING: a call to one task was sent. DELETING: a checkpoint's metadata is gone, its files are not.
-    JOB_CHECKED and RESULT_CHECKED: the driver has looked whether it leads, and is about to store a job or a result.
-    JOB_WRITTEN: a job is stored, and the driver has not looked whether a successor may have read the jobs before.
+    TRIGGERED and NOTIFYING: a call to one task was sent. DELETING: a checkpoint's metadata was deleted, but not its
+    files. JOB_CHECKED and RESULT_CHECKED: the driver has checked that it leads, and is about to store a job or a
+    result. JOB_WRITTEN: a job is stored, and the driver has not yet checked whether a successor read the jobs before.
     """
 
     TASK_MANAGER_REGISTERED = "task-manager.registered"
@@ -80,14 +80,14 @@ class _Armed:
 
 
 class _File:
-    """A file with the failpoints that are armed; a missing file arms none."""
+    """A file that names the armed failpoints; a missing file arms none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._text: str | None = None
 
     def look(self) -> None:
-        """Arm the failpoints of the file, again whenever it has changed."""
+        """Arm the failpoints of the file, again after every change."""
         text = self._path.read_text() if self._path.exists() else ""
         if text != self._text:
             self._text = text
@@ -100,13 +100,13 @@ _SLOW_S: Final = 2.0
 
 
 def reach(point: Failpoint) -> None:
-    """Perform the action of `point`, if it is armed; otherwise this costs one look at an empty dict."""
+    """Perform the action of `point`, if it is armed; otherwise this costs one look-up in an empty dict."""
     if _armed or _files:
         _reach(point)
 
 
 def arm(settings: Settings) -> None:
-    """Arm what the option asks for, in place of what was armed. ConfigurationError."""
+    """Arm the failpoints of the option, instead of those armed before. ConfigurationError."""
     disarm()
     text = settings.get_option(FAILPOINTS)
     if text.startswith("@"):
@@ -116,12 +116,12 @@ def arm(settings: Settings) -> None:
 
 
 def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> None:
-    """Have `act` called at the `time`-th time that this process is at `point`."""
+    """Call `act` at the `time`-th time that this process reaches `point`."""
     _armed[point] = _Armed(act, time, None)
 
 
 def disarm() -> None:
-    """Make all failpoints harmless."""
+    """Disarm all failpoints."""
     _armed.clear()
     _files.clear()
 

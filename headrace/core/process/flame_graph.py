@@ -1,7 +1,8 @@
-"""Flame graphs: a tree of call stacks, as data, as folded stacks, and as an SVG that stands for itself. Pure.
+"""Flame graphs: a tree of call stacks, as data, as folded stacks, and as a self-contained SVG. Pure.
 
-Each frame has the number of samples that had it in its place. In the picture the width of a frame is its share of the
-samples, and its callers are below. Source: Flink JobVertexFlameGraph and its factory; Gregg, The Flame Graph, 2016.
+Each frame has the number of samples in which it was at its place. In the picture the width of a frame is its share of
+the samples, and its callers are below it. Source: Flink JobVertexFlameGraph and its factory; Gregg, The Flame Graph,
+2016.
 """
 
 import heapq
@@ -18,7 +19,7 @@ Stack = tuple[str, ...]
 """Names of frames, the outermost first."""
 
 NODE_COUNT_MAX: Final = 4_000
-"""Frames that one graph has at most: it has to fit into a message, and a screen shows fewer."""
+"""Largest number of frames of one graph: it must fit into a message, and a screen shows fewer."""
 _ROOT: Final = "root"
 _WIDTH: Final = 1200
 _ROW: Final = 18
@@ -29,7 +30,10 @@ _LEAST_WIDTH: Final = 0.4
 
 
 class FlameGraphNode(msgspec.Struct, frozen=True, array_like=True):
-    """A frame, how many samples had it here, and what it called. What `children` lack of `value` is its own time."""
+    """A frame, its number of samples, and the frames that it called.
+
+    `value` minus the sum of `children` is its own time.
+    """
 
     name: str
     value: int
@@ -59,7 +63,7 @@ class _Frame:
 def flame_graph(
     stacks: Mapping[Stack, int], node_count_max: int = NODE_COUNT_MAX
 ) -> FlameGraphNode:
-    """Return the tree of stacks with their numbers of samples, without the rarest frames where it would be too big."""
+    """Return the tree of stacks with their numbers of samples, without the rarest frames if it would be too large."""
     root = _Frame()
     for stack, count in stacks.items():
         if not count:
@@ -83,7 +87,7 @@ def merged(
 
 
 def _pruned(root: _Frame, node_count_max: int) -> FlameGraphNode:
-    """Keep the frames with the most samples. No frame has more than its caller, so that the rest is a tree still."""
+    """Keep the frames with the most samples. No frame has more than its caller, so the result is still a tree."""
     numbers = itertools.count()
     waiting = [(-root.value, next(numbers), root)]
     kept: set[int] = set()
@@ -106,7 +110,7 @@ def _node(name: str, frame: _Frame, kept: set[int]) -> FlameGraphNode:
 
 
 def folded_stacks(root: FlameGraphNode) -> Iterator[str]:
-    """Yield `caller;callee 12` for each stack that was seen on top."""
+    """Yield `caller;callee 12` for each stack that was sampled."""
     yield from _folded(root, ())
 
 
@@ -121,7 +125,7 @@ def _folded(frame: FlameGraphNode, callers: tuple[str, ...]) -> Iterator[str]:
 
 
 def flame_graph_svg(root: FlameGraphNode, title: str, unit: str = "samples") -> str:
-    """Return the picture; a frame under the pointer tells its name, its number of `unit`, and its share."""
+    """Return the picture; a frame under the pointer shows its name, its number of `unit`, and its share."""
     height = _TOP + _ROW * (_depth(root) + 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
@@ -167,7 +171,7 @@ def _fitting(name: str, width: float) -> str:
 
 
 def _color(name: str) -> str:
-    """Return a warm colour that a name has in every picture."""
+    """Return a warm colour that is the same for a name in every picture."""
     digest = zlib.crc32(name.encode())
     return f"hsl({digest % 50}, 85%, {65 + digest // 50 % 12}%)"
 

@@ -1,4 +1,4 @@
-"""The interpreter of a process: warms up pyarrow, freezes garbage, extends the import path, tells its flags."""
+"""The interpreter of a process: warms up pyarrow, freezes garbage, extends the import path, and returns its flags."""
 
 import gc
 import importlib
@@ -10,11 +10,11 @@ from typing import Final
 
 
 def settle_interpreter() -> None:
-    """Load what the first batch would load, and leave all that is there by now out of garbage collection.
+    """Load everything that the first batch would load, and exclude all existing objects from garbage collection.
 
-    pyarrow loads pandas, where it is installed, when it first makes an array of numpy's: half a second, in which the
-    first records of a task would wait. And a full collection walks through every object of every module, 100,000 of
-    them: 50 ms, in which all threads of a TaskManager stand still.
+    pyarrow loads pandas, if installed, when it first converts a numpy array: this takes half a second, for which the
+    first records of a task would wait. A full garbage collection visits every object of every module, 100,000 of them:
+    this stops all threads of a TaskManager for 50 ms.
     """
     # Imported late: commands only extend the import path.
     import numpy as np
@@ -26,7 +26,9 @@ def settle_interpreter() -> None:
 
 ARCHIVES = (".zip", ".egg", ".whl")
 _PATH_LOCK: Final = threading.Lock()
-"""Tasks begin on threads of their own, and of two that invalidate the same cache one fails (KeyError, up to 3.12)."""
+"""Lock for the import path: tasks begin on threads of their own, and concurrent cache invalidation fails (KeyError, up
+to 3.12).
+"""
 
 
 def put_on_path(files: Iterable[Path]) -> None:
@@ -46,12 +48,12 @@ def is_archive(path: Path) -> bool:
 
 
 def is_plain_folder(path: Path) -> bool:
-    """Return whether it is a folder of modules, and no package."""
+    """Return whether the path is a folder of modules, but not a package."""
     return path.is_dir() and not (path / "__init__.py").exists()
 
 
 def interpreter_options() -> list[str]:
-    """Return the flags that this interpreter was given, never arguments of the program."""
+    """Return the flags of this interpreter, without arguments of the program."""
     flags = [
         f"{name}={int(value)}"
         for name in dir(sys.flags)

@@ -1,6 +1,6 @@
-"""Log files: their options, their list in a folder, their content piece by piece; and the log folders of clusters.
+"""Log files: their options, their list in a folder, their content in pieces; and the log folders of clusters.
 
-A name that comes from outside is opened only if it is that of a regular file right in the folder; no link is followed.
+A name from outside is opened only if it names a regular file directly in the folder; links are not followed.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from headrace.core.ids import ResourceId
 _LOG: Final = logging.getLogger(__name__)
 _FOLDER_NAME: Final = re.compile(r"headrace-\d{8}-\d{6}-\d+(-\d+)?")
 _YOUNG_MS: Final = 15 * 60_000
-"""Age below which a folder stays: whoever it was made for may not have begun to write."""
+"""Age below which a folder is kept, because its owner may not have begun to write."""
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 JOB_MANAGER: Final = "jobmanager"
 """Name of the driver's files, without `.log` and `.out`."""
 PIECE_SIZE_MAX_BYTES: Final = 1 << 20
-"""Largest piece of a file that is read at once: it has to fit into a message."""
+"""Largest piece of a file that is read at once, because it must fit into a message."""
 _FILE_COUNT_MAX: Final = 4096
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 LOG_DIR: Final = ConfigOption(
@@ -43,7 +43,8 @@ LOG_MAX: Final = ConfigOption(
     "env.log.max",
     int,
     10,
-    "Full log files, and full files of output, that are kept of each process beside those that it writes.",
+    "Number of full log files, and of full output files, that are kept of each process in addition to the current "
+    "ones.",
 )
 LOG_MAX_SIZE: Final = ConfigOption(
     "env.log.max-size",
@@ -56,7 +57,8 @@ LOG_FOLDERS_MAX: Final = ConfigOption(
     "headrace.log.folders-max",
     int,
     50,
-    "Log folders that are kept in env.log.dir, or in ~/.headrace/logs. The next cluster that starts there removes "
+    "Number of log folders that are kept in env.log.dir, or in ~/.headrace/logs. The next cluster that starts there "
+    "removes "
     "older ones whose clusters have ended.",
     least=1,
 )
@@ -73,7 +75,7 @@ LOG_LEVEL: Final = ConfigOption(
     str,
     "INFO",
     "Least level at which Headrace's own loggers write into log files; those of the program keep the levels that the "
-    "program gave them.",
+    "program set.",
     choices=("DEBUG", "INFO", "WARN", "ERROR"),
     synonyms=("WARNING",),
 )
@@ -87,9 +89,9 @@ LOG_FORMAT: Final = ConfigOption(
 
 
 class FolderInUse:
-    """A folder that this process writes into, until `close`. Where it cannot be locked, it is kept by its age alone.
+    """A folder that this process uses until `close`. Without a lock, only its age protects it.
 
-    The lock is shared, and the kernel takes it back however the process ends.
+    The lock is shared, and the kernel releases it when the process ends in any way.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -101,16 +103,16 @@ class FolderInUse:
             _LOG.debug("log folder %s cannot be locked: %s", folder, error)
 
     def close(self) -> None:
-        """Use it no longer. Idempotent."""
+        """Stop using the folder. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
 def remove_ended_folders(parent: Path, settings: Settings, now_ms: int, *, but: Path) -> None:
-    """Remove log folders of ended clusters in `parent` that are too old or too many; `but` counts and stays.
+    """Remove log folders of ended clusters in `parent` that are too old or too many; `but` counts, but is kept.
 
-    Links, and folders of other names or of other users, are nobody's business here.
+    Links, and folders with other names or of other users, are not touched.
     """
     kept_count, age_max_ms = (
         settings.get_option(LOG_FOLDERS_MAX),
@@ -135,7 +137,7 @@ def remove_ended_folders(parent: Path, settings: Settings, now_ms: int, *, but: 
 
 
 def _folders(parent: Path) -> list[tuple[int, Path]]:
-    """Return log folders with the times at which something in them was last written."""
+    """Return log folders with the time of the last write in them."""
     found: list[tuple[int, Path]] = []
     with os.scandir(parent) as entries:
         for entry in entries:
@@ -155,7 +157,7 @@ def _modified_ms(folder: Path, status: os.stat_result) -> int:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove a folder unless somebody uses it; return whether it is gone."""
+    """Remove a folder unless it is in use; return whether it was removed."""
     try:
         descriptor = os.open(folder, _FOLDER_FLAGS)
     except OSError:
@@ -164,7 +166,7 @@ def _remove(folder: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder)
     except OSError as error:
-        _LOG.debug("log folder %s stays: %s", folder, error)
+        _LOG.debug("log folder %s is kept: %s", folder, error)
         return False
     finally:
         os.close(descriptor)
@@ -182,7 +184,7 @@ class LogFile(msgspec.Struct, frozen=True):
 class LogPiece(msgspec.Struct, frozen=True):
     """Part of a file from `offset` on; `size_bytes` is the size that the whole file has now.
 
-    `file_id` stays when the file is put aside under another name; a new file of the same name has another one.
+    `file_id` stays the same when the file is renamed by rotation; a new file of the same name has another one.
     """
 
     offset: int
@@ -192,17 +194,17 @@ class LogPiece(msgspec.Struct, frozen=True):
 
 
 class LogFileNotFoundError(HeadraceError):
-    """There is no log file of this name: it was put aside or deleted since, or it is no name of one."""
+    """Raised if there is no log file of this name: it was rotated or deleted, or the name is not valid."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, name: str, place: str = "") -> None:
-        """`place`: host and folder where its process wrote it, where that is another host."""
+        """`place`: host and folder of the file, if it was written on another host."""
         super().__init__(
-            f"the log file {name!r} is not on the driver's host: its TaskManager has ended and wrote it to {place}; "
+            f"the log file {name!r} is not on the driver's host: its TaskManager has ended and wrote it to {place}: "
             "look there"
             if place
-            else f"there is no log file {name!r} here: list the files again, as old ones are deleted"
+            else f"there is no log file {name!r} here: list the files again, because old ones are deleted"
         )
         self.name = name
         self.place = place
@@ -232,8 +234,7 @@ def read_log_file(
 ) -> LogPiece:
     """Return the content of a file from `offset` on, at most `max_bytes` and at most a mebibyte.
 
-    A negative `offset` counts from the end. An offset behind the end gives an empty piece: there is no more yet.
-    LogFileNotFoundError.
+    A negative `offset` counts from the end. An offset after the end gives an empty piece. Raises LogFileNotFoundError.
     """
     descriptor = _open_plain(folder, name)
     try:
@@ -250,22 +251,22 @@ def read_log_file(
 def read_log_file_of(
     folder: Path, process_name: str, name: str, offset: int, max_bytes: int
 ) -> LogPiece:
-    """Return the content of a file as above, if it is one of `process_name`; LogFileNotFoundError."""
+    """Return the content of a file, as `read_log_file` does, if it belongs to `process_name`; LogFileNotFoundError."""
     if not is_of_process(name, process_name):
         raise LogFileNotFoundError(name)
     return read_log_file(folder, name, offset, max_bytes)
 
 
 def delete_log_files(folder: Path, process_name: str) -> None:
-    """Delete the files of one process, as far as that is possible."""
+    """Delete the files of one process, as far as possible."""
     for file in log_files(folder, process_name):
         (folder / file.name).unlink(missing_ok=True)
 
 
 def named_log_folder(settings: Settings, now_ms: int) -> Path | None:
-    """Make the log folder of a new cluster below `env.log.dir`, named by time and process; None where that is not set.
+    """Make the log folder of a new cluster below `env.log.dir`, named by time and process; None if that is not set.
 
-    ConfigurationError where it cannot be made.
+    ConfigurationError if it cannot be made.
     """
     configured = settings.get_option(LOG_DIR)
     if not configured:
@@ -283,19 +284,21 @@ def named_log_folder(settings: Settings, now_ms: int) -> Path | None:
             remove_ended_folders(parent, settings, now_ms, but=folder)
             return folder
     except OSError as error:
-        reason = f"no folder can be made there: {error.strerror}"
+        reason = f"no folder can be created there: {error.strerror}"
         raise ConfigurationError(LOG_DIR.key, configured, reason) from error
-    raise ConfigurationError(LOG_DIR.key, configured, "it is full of folders of this second")
+    raise ConfigurationError(
+        LOG_DIR.key, configured, "too many folders were created there in this second"
+    )
 
 
 def private_folder(folder: Path) -> Path:
-    """Make `folder`, for its owner alone, unless it is there. OSError where it belongs to others, or is a link."""
+    """Make `folder`, accessible to its owner alone, unless it exists. OSError if it belongs to others, or is a link."""
     folder.mkdir(0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise PermissionError(f"{folder} is a link, or belongs to somebody else")
+        raise PermissionError(f"{folder} is a link, or belongs to another user")
     if found.st_mode & 0o022:
-        raise PermissionError(f"others may write in {folder}")
+        raise PermissionError(f"other users may write in {folder}")
     return folder
 
 
@@ -310,7 +313,7 @@ def _regular_files(entries: Iterator[os.DirEntry[str]], process_name: str) -> It
 
 
 def is_of_process(name: str, process_name: str) -> bool:
-    """Return whether a file is of the process; the dot keeps worker 12 from being taken for worker 1."""
+    """Return whether a file belongs to the process; the dot tells worker 12 from worker 1."""
     return not process_name or name.startswith(f"{process_name}.")
 
 

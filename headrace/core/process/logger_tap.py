@@ -1,9 +1,8 @@
-"""LoggerTap: writes what Headrace's loggers say in the driver to log files, without changing what the program shows.
+"""LoggerTap: writes records of Headrace's loggers in the driver to log files, without changing the program's output.
 
-The driver is the user's own process. A handler on a logger sees only what the logger's level lets through, so levels
-have to be lowered for log files; everybody else then has to be kept from seeing more than before: handlers that were
-there get a filter, and what went up to the root logger goes there through one. Levels that are set while the tap is
-open are obeyed as before.
+The driver is the user's own process. A handler on a logger sees only records that pass the logger's level, so levels
+must be lowered for log files. To keep other outputs unchanged, existing handlers get a filter, and so do records that
+propagate to the root logger. Levels that are set while the tap is open are obeyed as before.
 """
 
 import logging
@@ -13,7 +12,7 @@ from typing import Final
 
 
 class LoggerTap:
-    """The tap of one logger and those below it. `add` opens it, and the last `remove` closes it again. Any thread."""
+    """The tap of one logger and its children. `add` opens it, and the last `remove` closes it. Any thread."""
 
     def __init__(self, name: str) -> None:
         self._name: Final = name
@@ -26,7 +25,7 @@ class LoggerTap:
         self._lock: Final = threading.Lock()
 
     def add(self, sink: logging.Handler, level: int) -> None:
-        """Send to `sink` what is logged at `level` or above, and what is shown besides."""
+        """Send records at `level` or above to `sink`, and also those that the program shows."""
         with self._lock:
             if not self._sinks:
                 self._open(level)
@@ -34,7 +33,7 @@ class LoggerTap:
             logging.getLogger(self._name).addHandler(sink)
 
     def remove(self, sink: logging.Handler) -> None:
-        """Send nothing more to `sink`; no effect where nothing is sent to it."""
+        """Send nothing more to `sink`; no effect if it was not added."""
         with self._lock:
             if sink not in self._sinks:
                 return
@@ -44,7 +43,7 @@ class LoggerTap:
                 self._close()
 
     def shown_level(self, name: str) -> int:
-        """Return the level from which on records of a logger would be shown if there were no tap."""
+        """Return the level from which records of a logger would be shown without the tap."""
         while name:
             logger = logging.root.manager.loggerDict.get(name)
             level = logger.level if isinstance(logger, logging.Logger) else logging.NOTSET
@@ -57,7 +56,7 @@ class LoggerTap:
 
     def _open(self, level: int) -> None:
         top = logging.getLogger(self._name)
-        # One below, which nobody else sets: who sets the same level while the tap is open means it.
+        # One lower than usual levels, so that a level set by the program while the tap is open can be recognised.
         self._own_level = level - 1
         for logger in self._loggers():
             if logger.level > level:
@@ -103,7 +102,7 @@ class LoggerTap:
 
 
 class _Onward(logging.Handler):
-    """Hands records to the root logger, which shows them as if they had come up by themselves."""
+    """Passes records to the root logger, which shows them as if they had propagated by themselves."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         is_taken = bool(self.filter(record))
@@ -113,4 +112,4 @@ class _Onward(logging.Handler):
 
 
 HEADRACE_TAP: Final = LoggerTap("headrace")
-"""The one tap of this process: clusters that run in it at the same time cannot be told apart in what they log."""
+"""The only tap of this process: clusters that run in it at the same time cannot be told apart in their logs."""

@@ -1,9 +1,9 @@
 """Parts into which the memory of a TaskManager is divided.
 
-One number, `taskmanager.memory.process.size`, is divided into parts by `memory_parts`, which is pure. What a part is
-for in a Python process: tasks' objects (task heap), the interpreter with its libraries (framework heap), Arrow's and
-sockets' buffers (framework off-heap), what user libraries take natively (task off-heap), batches on their way
-(network), RocksDB and columnar state (managed), and stacks and fragmentation (overhead).
+One number, `taskmanager.memory.process.size`, is divided into parts by `memory_parts`, which is pure. The use of the
+parts in a Python process: tasks' objects (task heap), the interpreter with its libraries (framework heap), Arrow's and
+sockets' buffers (framework off-heap), native memory of user libraries (task off-heap), batches on their way (network),
+RocksDB and columnar state (managed), and stacks and fragmentation (overhead).
 Source: Flink ProcessMemoryUtils, TaskExecutorFlinkMemoryUtils, TaskExecutorProcessUtils, TaskManagerOptions.
 """
 
@@ -20,21 +20,21 @@ PROCESS_MEMORY: Final = ConfigOption[SizeBytes | None](
     SizeBytes,
     None,
     "Memory that one TaskManager may count on. Unset: on YARN and Kubernetes its share of the executor's memory "
-    "overhead, else what the container allows, else the machine's.",
+    "overhead, else the container's limit, else the machine's memory.",
 )
 PROCESSES_PER_HOST: Final = ConfigOption(
     "headrace.taskmanager.processes-per-host",
     int,
     1,
-    "TaskManagers among which the memory of a host, or of a container, is divided where no size is set. On Spark's "
-    "`local[n]` and `local-cluster` it is their number, unless it is set here.",
+    "Number of TaskManagers among which the memory of a host or container is divided if no size is set. On Spark's "
+    "`local[n]` and `local-cluster` it is by default their actual number.",
     least=1,
 )
 FLINK_MEMORY: Final = ConfigOption[SizeBytes | None](
     "taskmanager.memory.flink.size",
     SizeBytes,
     None,
-    "Memory of a TaskManager without the overhead. Unset: what `taskmanager.memory.process.size` leaves.",
+    "Memory of a TaskManager without the overhead. Unset: the rest of `taskmanager.memory.process.size`.",
 )
 FRAMEWORK_HEAP: Final = ConfigOption(
     "taskmanager.memory.framework.heap.size",
@@ -46,19 +46,19 @@ FRAMEWORK_OFF_HEAP: Final = ConfigOption(
     "taskmanager.memory.framework.off-heap.size",
     SizeBytes,
     SizeBytes(128 << 20),
-    "Memory that Arrow and connections take beside the batches that are counted as network memory.",
+    "Memory of Arrow and connections in addition to the batches that are counted as network memory.",
 )
 TASK_HEAP: Final = ConfigOption[SizeBytes | None](
     "taskmanager.memory.task.heap.size",
     SizeBytes,
     None,
-    "Memory for objects of tasks and for state in memory. Unset: what the other parts leave.",
+    "Memory for objects of tasks and for state in memory. Unset: the rest after the other parts.",
 )
 TASK_OFF_HEAP: Final = ConfigOption(
     "taskmanager.memory.task.off-heap.size",
     SizeBytes,
     SizeBytes(0),
-    "Memory that libraries of tasks take natively, such as models.",
+    "Native memory of libraries of tasks, such as models.",
 )
 MANAGED_FRACTION: Final = ConfigOption(
     "taskmanager.memory.managed.fraction",
@@ -71,29 +71,29 @@ MANAGED_MEMORY: Final = ConfigOption[SizeBytes | None](
     "taskmanager.memory.managed.size",
     SizeBytes,
     None,
-    "Managed memory of a TaskManager: RocksDB's, where `state.backend.rocksdb.memory.fixed-per-slot` is not set, and "
-    "that of columnar states, of whose excess the log tells. Rows that are sorted, or wait for the end of their key, "
-    "are written to files beyond an eighth of it (16 to 64 mb).",
+    "Managed memory of a TaskManager: that of RocksDB, if `state.backend.rocksdb.memory.fixed-per-slot` is not set, "
+    "and that of columnar states, whose excess is logged. Rows that are sorted, or wait for the end of their key, "
+    "are written to files above an eighth of it (16 to 64 mb).",
 )
 NETWORK_FRACTION: Final = ConfigOption(
     "taskmanager.memory.network.fraction",
     float,
     0.1,
-    "Share of a TaskManager's memory without the overhead that batches on their way between tasks may occupy, within "
-    "the bounds below.",
+    "Share of a TaskManager's memory without the overhead that batches in transit between tasks may occupy, within "
+    "the bounds of the next two options.",
     most=1.0,
 )
 NETWORK_MIN: Final = ConfigOption(
     "taskmanager.memory.network.min",
     SizeBytes,
     SizeBytes(64 << 20),
-    "Least network memory of a TaskManager.",
+    "Minimum network memory of a TaskManager.",
 )
 NETWORK_MAX: Final = ConfigOption(
     "taskmanager.memory.network.max",
     SizeBytes,
     SizeBytes(1 << 30),
-    "Most network memory of a TaskManager.",
+    "Maximum network memory of a TaskManager.",
 )
 OVERHEAD_FRACTION: Final = ConfigOption(
     "taskmanager.memory.jvm-overhead.fraction",
@@ -106,13 +106,13 @@ OVERHEAD_MIN: Final = ConfigOption(
     "taskmanager.memory.jvm-overhead.min",
     SizeBytes,
     SizeBytes(192 << 20),
-    "Least overhead of a TaskManager.",
+    "Minimum overhead of a TaskManager.",
 )
 OVERHEAD_MAX: Final = ConfigOption(
     "taskmanager.memory.jvm-overhead.max",
     SizeBytes,
     SizeBytes(1 << 30),
-    "Most overhead of a TaskManager.",
+    "Maximum overhead of a TaskManager.",
 )
 
 
@@ -132,7 +132,7 @@ PART_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     OVERHEAD_MIN,
     OVERHEAD_MAX,
 )
-"""All that `memory_parts` reads."""
+"""All options that `memory_parts` reads."""
 
 
 class MemoryParts(msgspec.Struct, frozen=True):
@@ -146,16 +146,16 @@ class MemoryParts(msgspec.Struct, frozen=True):
     managed: int
     overhead: int
     is_shrunk: bool = False
-    """Whether parts had to be smaller than their defaults to fit into the process."""
+    """True if parts had to be smaller than their defaults to fit into the process."""
 
     @property
     def flink_bytes(self) -> int:
-        """Return all but the overhead."""
+        """Return the sum of all parts but the overhead."""
         return self.process_bytes - self.overhead
 
     @property
     def process_bytes(self) -> int:
-        """Return all together."""
+        """Return the sum of all parts."""
         heap = self.framework_heap + self.task_heap
         off_heap = self.framework_off_heap + self.task_off_heap
         return heap + off_heap + self.network + self.managed + self.overhead
@@ -170,22 +170,22 @@ class MemoryParts(msgspec.Struct, frozen=True):
 
 
 def is_memory_total_set(settings: Settings) -> bool:
-    """Return whether the settings say how much memory a TaskManager has."""
+    """Return whether the settings set the total memory of a TaskManager."""
     if settings.is_set(PROCESS_MEMORY) or settings.is_set(FLINK_MEMORY):
         return True
     return settings.is_set(TASK_HEAP) and settings.is_set(MANAGED_MEMORY)
 
 
 def is_memory_set(settings: Settings) -> bool:
-    """Return whether the settings say how much memory a TaskManager has, or how much of it is managed."""
+    """Return whether the settings set the total or the managed memory of a TaskManager."""
     return is_memory_total_set(settings) or settings.is_set(MANAGED_MEMORY)
 
 
 def memory_parts(settings: Settings, available_bytes: int) -> MemoryParts:
-    """Divide a TaskManager's memory; `available_bytes` is what it has where the settings name no size.
+    """Divide a TaskManager's memory; `available_bytes` is its total if the settings set none.
 
-    Parts that the settings do not name shrink, all in the same proportion, where the process is too small for their
-    defaults. ConfigurationError where those that are named do not fit.
+    Parts that the settings do not name shrink in the same proportion if the process is too small for their defaults.
+    ConfigurationError if the named parts do not fit.
     """
     process = settings.get_option(PROCESS_MEMORY)
     flink = settings.get_option(FLINK_MEMORY)
@@ -234,7 +234,7 @@ def _divide(settings: Settings, total: int, overhead: int) -> MemoryParts:
         return _shrunk(settings, parts, total, task_heap or 0, task_off_heap)
     if task_heap is None:
         return _made(parts, rest, task_off_heap)
-    # As in Flink: what nothing was said about is the network's, within its bounds; the overhead keeps what is beyond.
+    # As in Flink: the unset rest is network memory, within its bounds; the overhead gets the remainder.
     network = _network_within(settings, network + rest)
     rest -= network - parts["network"]
     parts |= {"network": network, "overhead": overhead + rest}
@@ -244,7 +244,7 @@ def _divide(settings: Settings, total: int, overhead: int) -> MemoryParts:
 def _shrunk(
     settings: Settings, parts: dict[str, int], total: int, task_heap: int, task_off_heap: int
 ) -> MemoryParts:
-    """Return parts that fit into `total`: those that are named keep their size."""
+    """Return parts that fit into `total`: the named parts keep their size."""
     options: dict[str, tuple[ConfigOption[Any], ...]] = {
         "framework_heap": (FRAMEWORK_HEAP,),
         "framework_off_heap": (FRAMEWORK_OFF_HEAP,),
@@ -259,7 +259,7 @@ def _shrunk(
         raise ConfigurationError(
             PROCESS_MEMORY.key,
             f"{total >> 20} mb",
-            f"the parts that the settings name take {fixed >> 20} mb of it already: raise it, or lower "
+            f"the parts that are set already take {fixed >> 20} mb of it: raise it, or lower "
             "taskmanager.memory.*.size",
         )
     factor = (total - fixed) / flexible
@@ -290,7 +290,7 @@ def _network_within(settings: Settings, wanted: int) -> int:
 
 
 def _overhead_above(settings: Settings, flink: int) -> int:
-    """Return the overhead whose share of the whole process is right where the rest is `flink`."""
+    """Return the overhead whose share of the whole process is right if the rest is `flink`."""
     fraction = settings.get_option(OVERHEAD_FRACTION)
     wanted = int(flink * fraction / (1 - fraction))
     return max(settings.get_option(OVERHEAD_MIN), min(wanted, settings.get_option(OVERHEAD_MAX)))
@@ -302,7 +302,7 @@ def process_memory_bytes(settings: Settings) -> int:
 
 
 def own_memory_parts(settings: Settings) -> MemoryParts:
-    """Divide the memory of this process, see `memory_parts`."""
+    """Divide the memory of this process as `memory_parts` does."""
     if is_memory_total_set(settings):
         return memory_parts(settings, 0)
     return memory_parts(

@@ -1,7 +1,7 @@
-"""ProcessLog: the files that a process of a cluster writes, `.log` for log records and `.out` for prints.
+"""ProcessLog: the log files of a process of a cluster, `.log` for log records and `.out` for printed output.
 
-A record is a line of text or a JSON object; passwords of URIs are hidden in both. PRINT_PREFIX tells whoever shows
-printed lines elsewhere which subtask wrote them.
+A record is a line of text or a JSON object; passwords of URIs are hidden in both. PRINT_PREFIX names the subtask that
+printed a line, for displays of several subtasks.
 """
 
 import logging
@@ -31,18 +31,18 @@ _LEVELS: Final = {
     "ERROR": logging.ERROR,
 }
 PRINT_PREFIX: Final = ContextVar("PRINT_PREFIX", default="")
-"""Text in front of each line that the calling thread prints, where it is shown with those of other subtasks."""
+"""Text before each line that the calling thread prints, if lines of several subtasks are shown together."""
 
 
 def print_prefix(subtask_index: int, parallelism: int) -> str:
-    """Return `2> ` for the second of several subtasks, as a print sink has it; nothing for the only one."""
+    """Return the prefix of a print sink, `2> ` for the second of several subtasks; empty for the only one."""
     return f"{subtask_index + 1}> " if parallelism > 1 else ""
 
 
 class ProcessLog:
-    """Two rotating files in `folder`, for their owner alone. Whoever makes it attaches its `handler` to loggers.
+    """Two rotating files in `folder`, accessible to their owner alone. The creator attaches its `handler` to loggers.
 
-    `level` is the least one at which Headrace's own loggers are to write there.
+    `level` is the lowest level of records of Headrace's own loggers.
     """
 
     def __init__(self, folder: Path, name: str, settings: Settings) -> None:
@@ -56,7 +56,7 @@ class ProcessLog:
         self.handler.setFormatter(log_formatter(settings))
 
     def write_printed(self, lines: bytes) -> None:
-        """Append to the `.out`; any thread, never raises."""
+        """Append to the `.out` file; callable from any thread; never raises."""
         self._out.write(lines)
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class ProcessLog:
 
 
 class _FileHandler(logging.Handler):
-    """Writes formatted records to a file. A record that cannot be formatted must not end whoever logs it."""
+    """Writes formatted records to a file. A record that cannot be formatted does not disturb the logging thread."""
 
     def __init__(self, file: RotatingFile) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def log_formatter(settings: Settings) -> logging.Formatter:
-    """Return the formatter that `headrace.log.format` asks for."""
+    """Return the formatter that `headrace.log.format` selects."""
     if settings.get_option(LOG_FORMAT) == "json":
         return JsonFormatter()
     return DiscreetFormatter(_LINE, None)
@@ -97,7 +97,7 @@ def log_formatter(settings: Settings) -> logging.Formatter:
 class JsonFormatter(logging.Formatter):
     """Formats a record as one line: an object with time, level, logger, thread, message and, if any, traceback.
 
-    The thread of a task is named as its subtask.
+    The thread of a task has the name of its subtask.
     """
 
     def format(self, record: logging.LogRecord) -> str:

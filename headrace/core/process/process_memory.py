@@ -1,6 +1,6 @@
-"""Memory of this process as the kernel tells it: how much it may take, and how much it takes.
+"""Memory of this process according to the kernel: its limit and its use.
 
-A container's limit bounds the machine's memory.
+A container's limit applies if it is below the machine's memory.
 """
 
 import os
@@ -14,14 +14,14 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def container_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
-    """Return the smallest limit of the control groups that this process is in, at most the physical memory."""
+    """Return the smallest limit of this process's control groups, at most the physical memory."""
     return min([physical_memory_bytes(), *(limit for _, limit in _limited_groups(proc, cgroup))])
 
 
 def available_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
-    """Return what processes here can still take before the kernel swaps or ends one: the least of machine and groups.
+    """Return the memory that processes can still take before the kernel swaps or kills one.
 
-    Files that the kernel only caches are not counted as taken.
+    Memory that the kernel only uses to cache files counts as free.
     """
     found = [_machine_available_bytes(proc)]
     for folder, limit_bytes in _limited_groups(proc, cgroup):
@@ -37,7 +37,7 @@ def physical_memory_bytes() -> int:
 
 
 def resident_memory_bytes(proc: Path = _PROC) -> int:
-    """Return what this process has in memory now; where the kernel does not tell, the most it ever had."""
+    """Return the memory that this process uses now, or its maximum so far if the kernel does not report it."""
     try:
         pages = int((proc / "self" / "statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -55,7 +55,7 @@ def _machine_available_bytes(proc: Path) -> int:
 
 
 def _group_used_bytes(folder: Path) -> int | None:
-    """Return what a group takes, in either version of them, without files that are cached."""
+    """Return the memory use of a group, in either version of control groups, without cached files."""
     for usage, prefix in (("memory.current", ""), ("memory.usage_in_bytes", "total_")):
         used = _limit_of(folder / usage)
         if used is not None:
@@ -70,9 +70,9 @@ def _group_used_bytes(folder: Path) -> int | None:
 
 
 def _limited_groups(proc: Path, cgroup: Path) -> Iterator[tuple[Path, int]]:
-    """Folders and limits of the groups of both versions; a group is bound by those above it.
+    """Yield folders and limits of the groups of both versions; a group is also limited by its parents.
 
-    A group that may take more than the machine has is left out: version 1 has a limit everywhere.
+    A limit above the machine's memory is left out, because version 1 has a limit everywhere.
     """
     try:
         lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()

@@ -1,7 +1,7 @@
-"""ProcessProfiler: looks at all threads of this process, or at the memory they take, for some seconds.
+"""ProcessProfiler: profiles all threads of this process, or its memory allocations, for some seconds.
 
-What a profile finds is a flame graph, and the newest few are kept in memory. One profile is taken at a time. Nothing
-runs while nobody asks. Source: Flink ProfilingService, which writes files of async-profiler.
+The result of a profile is a flame graph, and the newest few are kept in memory. One profile is taken at a time. Nothing
+runs between profiles. Source: Flink ProfilingService, which writes files of async-profiler.
 """
 
 import logging
@@ -26,13 +26,13 @@ PROFILING_ENABLED: Final = ConfigOption(
     bool,
     False,
     "Whether clients of REST may profile the driver's process and TaskManagers. A profile shows names of functions "
-    "and lines of all that runs there, and costs some per cent of the processor while it is taken; of ALLOC much more.",
+    "and lines of all running code, and takes some per cent of the processor; ALLOC takes much more.",
 )
 PROFILING_DURATION_MAX: Final = ConfigOption(
     "rest.profiling.duration-max",
     timedelta,
     timedelta(minutes=5),
-    "Longest time that one profile takes.",
+    "Maximum duration of one profile.",
     least=timedelta(seconds=1),
     most=timedelta(hours=1),
 )
@@ -40,7 +40,7 @@ PROFILING_HISTORY_SIZE: Final = ConfigOption(
     "rest.profiling.history-size",
     int,
     10,
-    "Profiles of a process that are kept; an older one goes for each one more.",
+    "Number of profiles of a process that are kept; the oldest is deleted for each further one.",
     least=1,
     most=100,
 )
@@ -49,19 +49,19 @@ PROFILING_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     PROFILING_DURATION_MAX,
     PROFILING_HISTORY_SIZE,
 )
-"""All of them, which are looked at before a cluster starts."""
+"""All options of profiling, which are checked before a cluster starts."""
 _LOG: Final = logging.getLogger(__name__)
 _DELAY_MS: Final = 20
 _DEPTH_MAX: Final = 100
 _ALLOCATION_DEPTH: Final = 25
-"""Frames that are kept with each piece of memory while it lives."""
+"""Number of frames stored with each allocation while it exists."""
 
 
 class ProfilingMode(Enum):
-    """Kinds of profiles, by what is counted: samples of threads that compute (CPU, ITIMER), of all (WALL), or bytes.
+    """Kinds of profiles: samples of computing threads (CPU, ITIMER), samples of all threads (WALL), or bytes (ALLOC).
 
-    ALLOC counts the bytes that were taken since the profile began and not given back before it ended. LOCK, waits for
-    locks, cannot be told apart from other waiting here: WALL shows both where they are.
+    ALLOC counts the bytes that were allocated during the profile and not released before its end. LOCK (waits for
+    locks) is refused, because such waits cannot be told apart from others: WALL shows both.
     """
 
     CPU = "CPU"
@@ -97,18 +97,18 @@ class ProfilingInfo(msgspec.Struct, frozen=True):
 
 
 class ProfilerBusyError(HeadraceError):
-    """The process is profiled already."""
+    """Raised if the process is being profiled already."""
 
     def __init__(self, process: str) -> None:
         super().__init__(process)
         self.process = process
 
     def __str__(self) -> str:
-        return f"{self.process} is still under profiling: ask again when that profile has ended"
+        return f"{self.process} is still under profiling: try again when that profile has ended"
 
 
 class ProfileNotFoundError(HeadraceError):
-    """There is no such profile, or no more."""
+    """Raised if there is no such profile, or it was deleted."""
 
     def __init__(self, file_name: str) -> None:
         super().__init__(file_name)
@@ -119,7 +119,7 @@ class ProfileNotFoundError(HeadraceError):
 
 
 class ProcessProfiler:
-    """One per process, or per TaskManager where several share one. Used from any thread.
+    """Takes profiles; one per process, or per TaskManager if several share a process. Callable from any thread.
 
     `process` is the name of the process in errors and names of files; `history_size` profiles are kept.
     """
@@ -132,7 +132,7 @@ class ProcessProfiler:
         self._lock: Final = threading.Lock()
 
     def start(self, mode: ProfilingMode, duration_s: int) -> ProfilingInfo:
-        """Begin a profile, which ends by itself. ProfilerBusyError."""
+        """Start a profile, which ends by itself. ProfilerBusyError."""
         with self._lock:
             if self._infos and self._infos[0].status is ProfilingStatus.RUNNING:
                 raise ProfilerBusyError(self._process)
@@ -148,7 +148,7 @@ class ProcessProfiler:
         return info
 
     def profiles(self) -> tuple[ProfilingInfo, ...]:
-        """Return all that are kept, the newest first."""
+        """Return all kept profiles, the newest first."""
         with self._lock:
             return tuple(self._infos)
 
@@ -194,7 +194,7 @@ class ProcessProfiler:
 
 
 def _cannot(mode: ProfilingMode) -> str | None:
-    """Return why no profile of this kind can be taken now, or None."""
+    """Return the reason for which no profile of this kind can be taken now, or None."""
     if mode is ProfilingMode.LOCK:
         return "Start profiler failed. Waits for locks cannot be told apart from other waits: WALL shows both."
     if mode is ProfilingMode.ALLOC and tracemalloc.is_tracing():

@@ -1,4 +1,4 @@
-"""The moment at which a process of this machine began, which tells it from a later one with its number; its parent."""
+"""Start time of a process of this machine, which tells it from a later one with the same id; and its parent."""
 
 import os
 import re
@@ -10,12 +10,12 @@ _BOOT_ID: Final = _PROC / "sys/kernel/random/boot_id"
 _STATE: Final = 0
 _PARENT: Final = 1
 _START_TIME: Final = 19
-"""Places behind the name in `/proc/<pid>/stat`; the name may hold blanks and brackets itself."""
+"""Index of the field after the name in `/proc/<pid>/stat`; the name itself may hold blanks and brackets."""
 _ENDED: Final = ("Z", "X", "x")
 
 
 def boot_id() -> str:
-    """Return the id of this start of the kernel; empty where nobody tells."""
+    """Return the id of this boot of the kernel; empty if it is not available."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -23,20 +23,20 @@ def boot_id() -> str:
 
 
 def kernel_word() -> str:
-    """Return a word for this start of the kernel: kernels that share a folder may not share the locks of its files."""
+    """Return an identifier of this boot of the kernel, because kernels that share a folder may not share file locks."""
     return re.sub("[^0-9a-f]", "", boot_id())[:12] or "unknown"
 
 
 def start_ticks(pid: int, proc: Path = _PROC) -> int:
-    """Return the kernel's clock ticks from its own start to that of the process; 0 where it has ended, or nobody tells.
+    """Return the process's start in kernel clock ticks since boot; 0 if it has ended, or the time is not available.
 
-    Unlike a time of day it does not change when somebody sets the clock.
+    Unlike a time of day it does not change when the clock is set.
     """
     return _number(pid, _START_TIME, proc)
 
 
 def process_start_ms(pid: int, proc: Path = _PROC) -> int:
-    """Return the same as epoch milliseconds by the clock of now, to a second; 0 where it has ended, or nobody tells."""
+    """Return the process's start in epoch milliseconds by the current clock, to a second; 0 if it is not available."""
     ticks = start_ticks(pid, proc)
     try:
         lines = (proc / "stat").read_text(encoding="ascii", errors="replace").splitlines()
@@ -47,7 +47,7 @@ def process_start_ms(pid: int, proc: Path = _PROC) -> int:
 
 
 def parent_pid(pid: int) -> int:
-    """Return the process that started this one, or inherited it; 0 where it has ended, or nobody tells."""
+    """Return the id of the parent process; 0 if the process has ended, or the parent is not available."""
     return _number(pid, _PARENT, _PROC)
 
 

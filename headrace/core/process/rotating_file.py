@@ -1,7 +1,7 @@
-"""RotatingFile: a file of bounded size to which threads append; when it is full it is put aside and a new one begun.
+"""RotatingFile: a file of limited size to which threads append; a full file is renamed and a new one begun.
 
-It takes the place of logging's RotatingFileHandler because printed output is no log record, and because a full disk
-must neither end nor hold up whoever prints: trouble is told once, and told to be over.
+It takes the place of logging's RotatingFileHandler because printed output is not a log record, and because a full disk
+must neither fail nor block a thread that prints: the problem and its end are logged once each.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ _FLAGS: Final = (
 class RotatingFile:
     """Appends to `path`; full files are kept as `path`.1 (the newest) to `path`.`kept_count`. Any thread; never raises.
 
-    Each write goes to the system at once: what was written survives the process, however that ends. A process that was
-    forked from this one appends too, and leaves putting aside to its parent.
+    Each write is passed to the system at once, so it survives any end of the process. A forked process appends too, and
+    leaves rotation to its parent.
     """
 
     def __init__(self, path: Path, size_max_bytes: int, kept_count: int) -> None:
@@ -40,7 +40,7 @@ class RotatingFile:
         self.write(b"")
 
     def write(self, content: bytes) -> None:
-        """Append `content` in one piece; what a full or broken disk does not take is left away."""
+        """Append `content` in one piece; content that a full or broken disk does not accept is dropped."""
         if os.getpid() != self._pid:
             self._write_as_child(content)
             return
@@ -52,7 +52,7 @@ class RotatingFile:
         # Outside of the lock: the warning may itself come to be written here.
         if is_news and trouble:
             _LOG.warning(
-                "%s cannot be written (%s): lines are left away until it can", self.path, trouble
+                "%s cannot be written (%s): lines are dropped until it can", self.path, trouble
             )
         elif is_news:
             _LOG.warning("%s can be written again", self.path)
@@ -64,7 +64,7 @@ class RotatingFile:
             self._close_descriptor()
 
     def _append(self, content: bytes) -> str:
-        """Return the reason where not everything was written."""
+        """Append; return the reason if not everything was written, else an empty string."""
         try:
             descriptor = self._descriptor_for(len(content))
             if self._lost_bytes:
@@ -91,7 +91,7 @@ class RotatingFile:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         self._size_bytes = found.st_size
         return descriptor
 
@@ -114,7 +114,7 @@ class RotatingFile:
             rest = rest[written:]
 
     def _write_as_child(self, content: bytes) -> None:
-        # The lock may have been held by a thread that is not there after the fork.
+        # The lock may have been held by a thread that does not exist after the fork.
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.write(self._descriptor, content)

@@ -1,9 +1,9 @@
-"""Scratch folders: for files that end with their process; what a killed process has left, the next one removes.
+"""Scratch folders: for files that end with their process; the next process removes those of a killed one.
 
-    held by its process ──removed, or the process ends──► held by nobody ──another one is made beside it──► gone
+    locked by its process ──removed, or the process ends──► unlocked ──another folder is made next to it──► deleted
 
-The kernel's lock (`flock`) on the folder itself says whether its process lives, whatever container that is in. Folders
-that are not this user's, links, and those that no lock was ever taken on are left alone.
+The kernel's lock (`flock`) on the folder itself shows whether its process lives, in any container. Folders of other
+users, links, and folders that were never locked are not touched.
 """
 
 import contextlib
@@ -19,22 +19,22 @@ from typing import Final
 from headrace.core.process.process_start import kernel_word
 
 _SUFFIX: Final = f".{kernel_word()}"
-"""Ending of the names: the kernel that keeps the lock. Another one, on a shared disk, may know nothing of it."""
+"""Suffix of the names: the kernel that holds the lock. Another kernel, with a shared disk, may not see the lock."""
 _TRIES: Final = 100
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Held:
-    """Open folders of this process. Any thread may make or remove one."""
+    """Open folders of this process. Any thread may make or remove a folder."""
 
     lock: Final = threading.Lock()
     descriptors: Final[dict[Path, int]] = {}
 
 
 def make_scratch_folder(prefix: str, parent: Path | None = None) -> Path:
-    """Make a folder of this user's alone below `parent`, by default the system's for temporary files. OSError.
+    """Make a folder, accessible to this user alone, below `parent`, by default the system's temporary folder. OSError.
 
-    Folders with this prefix beside it whose process has ended are removed first.
+    Folders with this prefix in `parent` whose process has ended are removed first.
     """
     parent = parent or Path(tempfile.gettempdir())
     _sweep(prefix, parent)
@@ -43,14 +43,14 @@ def make_scratch_folder(prefix: str, parent: Path | None = None) -> Path:
         try:
             descriptor = _locked(folder)
         except OSError:
-            return folder  # a file system without such locks, where nobody sweeps either
+            return folder  # a file system without such locks, where no process sweeps either
         if descriptor is None:
-            continue  # somebody who sweeps has found it before it was held
+            continue  # another process swept it before it was locked
         with _Held.lock:
             _Held.descriptors[folder] = descriptor
         return folder
     raise FileExistsError(
-        f"no folder '{prefix}…' below {parent} stays: something removes each at once"
+        f"every new folder '{prefix}…' below {parent} was removed at once by another program"
     )
 
 
@@ -64,7 +64,7 @@ def remove_scratch_folder(folder: Path) -> None:
 
 
 def _sweep(prefix: str, parent: Path) -> None:
-    """Remove what processes have left that were killed."""
+    """Remove the folders of processes that were killed."""
     for folder in parent.glob(f"{prefix}*{_SUFFIX}"):
         with contextlib.suppress(OSError):
             found = folder.lstat()
@@ -79,7 +79,10 @@ def _sweep(prefix: str, parent: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """Return the open folder with its lock, or None where another process has that, or the folder is gone. OSError."""
+    """Lock the folder and return its descriptor, or None if another process holds the lock, or the folder is gone.
+
+    OSError.
+    """
     descriptor: int | None = None
     try:
         descriptor = os.open(folder, _FLAGS)

@@ -1,4 +1,4 @@
-"""Stack sampler: looks at the call stacks of threads now and then, and tells on from off the processor.
+"""Stack sampler: samples the call stacks of threads, and tells whether each thread was on a processor.
 
 A sample is the stack of Python frames that a thread has at one moment; time in a C function counts for the line that
 called it. It is taken while the sampler holds the interpreter, so that a thread which computes in Python does not run
@@ -7,16 +7,16 @@ clock right after the stack and again 2 ms later: the share of that time that th
 weight with which the sample counts as on the processor, and the rest counts as off it. Weights are added up for each
 stack and rounded once.
 
-A thread that asks for the interpreter gets it where another one gives it up by itself, as around each write to a file,
-and forces nobody before 5 ms have passed (0.5 ms in TaskManagers). Whoever samples then sees those places alone. So the
-sampler, once it has woken up, shortens this time to a microsecond, lets go of the interpreter for up to a millisecond,
-and looks when it has it again: at whatever line the thread has come to, or at the end of the C function it was in.
+A thread that requests the interpreter gets it when another thread releases it voluntarily, as around each write to a
+file, and forces a switch only after 5 ms (0.5 ms in TaskManagers). A simple sampler would see only those places. So the
+sampler, once it has woken up, shortens this time to a microsecond, releases the interpreter for up to a millisecond,
+and samples when it has it again: at any line that the thread has reached, or at the end of its C function.
 
-Errors of this: a thread that starts or stops waiting within the 2 ms is told apart only in proportion; a thread that
+Limits: a thread that starts or stops waiting within the 2 ms is told apart only in proportion; a thread that
 waits for the interpreter or for a free processor counts as off the processor; and a place where a thread lets others
 run is still seen too often by the share of time that the 60 µs before it have, which is what waking up takes.
 
-Cost: per sample three wake-ups of one thread, and the walk along the stacks. Nothing runs while nobody asks.
+Cost: per sample three wake-ups of one thread, and the walk along the stacks. Nothing runs between samplings.
 Source: Flink ThreadInfoSampleService, VertexFlameGraphFactory; FLIP-165.
 """
 
@@ -36,16 +36,16 @@ from headrace.core.process.thread_dump import thread_cpu_ns
 from headrace.core.threads import ThreadIds, current_frames
 
 DEPTH_MAX: Final = 300
-"""Frames of a stack that are looked at, whatever was asked for: trees of stacks are walked by recursion."""
+"""Largest number of sampled frames of a stack, because trees of stacks are walked by recursion."""
 DURATION_MAX_MS: Final = 60_000
-"""Longest time that one sampling takes, whatever was asked for."""
+"""Maximum duration of one sampling."""
 _WINDOW_S: Final = 0.002
 _SHORTEST_SWITCH_INTERVAL_S: Final = 1e-6
 _ABSENCE_MAX_S: Final = 0.001
 _GOLDEN_RATIO: Final = 0.618033988749895
-"""Its multiples, modulo one, are spread evenly: absences of these lengths do not keep step with a task's loop."""
+"""Its multiples modulo one are spread evenly, so that pauses of these lengths do not keep step with a task's loop."""
 _THREAD_STARTS: Final = ("threading", "headrace.core.threads", "headrace.task.task_runner")
-"""Modules whose frames begin the stack of every task thread, and are left off there."""
+"""Modules whose frames begin the stack of every task thread, and are omitted there."""
 
 # The switch interval is the process's: two samplings must not take each other's for the usual one.
 _SWITCHING: Final = threading.Lock()
@@ -55,9 +55,9 @@ _Place = tuple[int, int]
 
 
 class StackSamples(msgspec.Struct, frozen=True):
-    """Call stacks of the subtasks of one vertex. `sample_count`: how often each of their threads was looked at.
+    """Call stacks of the subtasks of one vertex. `sample_count`: number of samples of each thread.
 
-    It is 0 where none of `subtask_indexes` runs, or those that are asked have no thread.
+    It is 0 if none of `subtask_indexes` runs, or none has a thread.
     """
 
     begin_ms: int
@@ -69,13 +69,13 @@ class StackSamples(msgspec.Struct, frozen=True):
 
     @property
     def full(self) -> FlameGraphNode:
-        """Return the graph of both."""
+        """Return the graph of both on-processor and off-processor samples."""
         return merged((self.on_cpu, self.off_cpu))
 
 
 @dataclass
 class _Weights:
-    """Samples of one stack: how many, and how much of them was on the processor."""
+    """Samples of one stack: their number, and the part of them on the processor."""
 
     count: int = 0
     on_cpu: float = 0.0
@@ -98,9 +98,9 @@ class StackSampler:
     def sample(
         self, threads: Callable[[], Sequence[ThreadIds]], sample_count: int, delay_ms: float
     ) -> tuple[FlameGraphNode, FlameGraphNode, int]:
-        """Look at those that `threads` returns `sample_count` times, every `delay_ms`, for `duration_max_ms` at most.
+        """Sample the threads that `threads` returns `sample_count` times, every `delay_ms`, within `duration_max_ms`.
 
-        Return the graphs on and off the processor, and how often it has looked before all threads had ended.
+        Return the graphs on and off the processor, and the number of samples taken before all threads had ended.
         """
         weights: defaultdict[tuple[_Place, ...], _Weights] = defaultdict(_Weights)
         pause = threading.Event()
@@ -124,14 +124,14 @@ class StackSampler:
         pause: threading.Event,
         absence_s: float,
     ) -> bool:
-        """Look once; return whether a thread was there."""
-        # The clocks first: the number of a thread that has ended may be another one's soon, but its clock is gone.
+        """Take one sample; return whether a thread was there."""
+        # The clocks first: an ended thread's id may soon be reused, but its clock no longer exists.
         living = [each for each in threads if self.cpu_ns(each.native_id) is not None]
         frames = _frames_at_any_place(pause, absence_s)
         stacks = [
             (each, self._places(frames[each.ident])) for each in living if each.ident in frames
         ]
-        del frames  # they would keep alive what the threads are done with
+        del frames  # the frames would keep objects alive that the threads have finished with
         if not stacks:
             return False
         before_ns = self.clock.monotonic_ns()
@@ -147,13 +147,13 @@ class StackSampler:
         return True
 
     def _places(self, frame: FrameType | None) -> tuple[_Place, ...]:
-        """The innermost frames, which are first here."""
+        """Return the innermost frames, innermost first."""
         found: list[_Place] = []
         while frame is not None and len(found) < self.depth_max:
             code, line = frame.f_code, frame.f_lineno
             place = (id(code), line or code.co_firstlineno)
             if place not in self._names:
-                # Held on to: the identity of an object that is gone is given to another one.
+                # Keep a reference, because the identity of a freed object is reused.
                 self._codes[id(code)] = code
                 module = str(frame.f_globals.get("__name__", "?"))
                 self._names[place] = (module, f"{module}.{code.co_qualname}:{place[1]}")
@@ -177,7 +177,7 @@ class StackSampler:
         return flame_graph(on_cpu), flame_graph(off_cpu)
 
     def _stack(self, places: tuple[_Place, ...]) -> Stack:
-        """Names of the frames, outermost first, without those with which every task thread begins."""
+        """Return the names of the frames, outermost first, without those with which every task thread begins."""
         names = [self._names[place] for place in reversed(places)]
         begin = 0
         while begin < len(names) - 1 and names[begin][0] in _THREAD_STARTS:
@@ -186,7 +186,7 @@ class StackSampler:
 
 
 def _frames_at_any_place(pause: threading.Event, absence_s: float) -> dict[int, FrameType]:
-    """Return all threads' frames at a moment that has nothing to do with where threads let others run."""
+    """Return all threads' frames at a moment that is independent of where threads release the interpreter."""
     with _SWITCHING:
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(_SHORTEST_SWITCH_INTERVAL_S)
@@ -204,7 +204,7 @@ def sample_stacks(
     delay_ms: int,
     depth_max: int,
 ) -> StackSamples:
-    """Sample the threads of subtasks, given by the subtasks' indexes. Blocks for `sample_count` times `delay_ms`."""
+    """Sample the threads of subtasks, given by subtask index. Blocks for `sample_count` times `delay_ms`."""
     begin_ms = clock.now_ms()
     if not threads:
         return StackSamples(begin_ms, begin_ms)
@@ -217,7 +217,7 @@ def sample_stacks(
 
 
 def merged_samples(parts: Iterable[StackSamples], now_ms: int) -> StackSamples:
-    """Return the samples of all parts of a vertex together; those without a subtask are left out."""
+    """Return the merged samples of all parts of a vertex; parts without a subtask are left out."""
     sampled = [part for part in parts if part.subtask_indexes]
     if not sampled:
         return StackSamples(now_ms, now_ms)

@@ -25,10 +25,10 @@ class ThreadInfo(msgspec.Struct, frozen=True):
 
 
 def thread_dump() -> tuple[ThreadInfo, ...]:
-    """Return what every thread of this process does now, in the order in which they were started; at most 256 threads.
+    """Return the call stack of every thread of this process, in the order of their start; at most 256 threads.
 
-    Where a task waits for another program, its last line is the call that waits. Lines of source are read from files,
-    so that it may block.
+    If a task waits for another program, its last line is the waiting call. Source lines are read from files, so this
+    call may block.
     """
     own_ident = threading.get_ident()
     frames = current_frames()
@@ -57,7 +57,7 @@ def thread_dump() -> tuple[ThreadInfo, ...]:
 
 
 def thread_cpu_ns(native_id: int) -> int | None:
-    """Return the processor time that a thread of this process has used; None once it has ended.
+    """Return the processor time of a thread of this process; None once it has ended.
 
     The number of a thread's clock is made from its native id, as the kernel defines it. Asking the C library for the
     clock of a thread that has ended would crash the process; the kernel only says that there is none.
@@ -78,7 +78,7 @@ def _text_of(stack: traceback.StackSummary) -> str:
     stack.reverse()
     text = "".join(stack.format())
     if len(text) > _TEXT_LENGTH_MAX:
-        # The end says what the thread does now, the beginning whose it is.
+        # The end shows the thread's current call, the beginning its owner.
         half = _TEXT_LENGTH_MAX // 2
         text = f"{text[:half]}\n  … {len(text) - 2 * half} characters left out …\n{text[-half:]}"
     return text

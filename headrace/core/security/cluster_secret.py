@@ -1,4 +1,4 @@
-"""Credentials with which the processes of a cluster prove their identity: made for each cluster, or given in files.
+"""Credentials with which the processes of a cluster prove their identity: generated per cluster, or given in files.
 
 A process that serves several clusters and outlives them, as a remote shuffle service does, must know their credentials;
 then secret and certificate come from files that only their owner may read.
@@ -16,13 +16,13 @@ from headrace.core.security.tls import TlsIdentity, generate_identity
 
 SECRET_FILE: Final = ConfigOption(
     "headrace.security.secret-file", str, "",
-    "A file with 64 hexadecimal digits, readable by its owner alone: the secret of the cluster, where a process "
-    "outside it, such as a shuffle service, is to know it. Unset: a new secret for each cluster.",
+    "A file with 64 hexadecimal digits, readable by its owner alone: the secret of the cluster, if a process outside "
+    "it, such as a shuffle service, must know it. Unset: a new secret for each cluster.",
 )  # fmt: skip
 IDENTITY_FILE: Final = ConfigOption(
     "headrace.security.identity-file", str, "",
-    "A PEM file with certificate and private key, readable by its owner alone: the TLS identity of the cluster, where "
-    "a process outside it is to know it. Unset: a new one for each cluster that needs it.",
+    "A PEM file with certificate and private key, readable by its owner alone: the TLS identity of the cluster, if a "
+    "process outside it must know it. Unset: a new one for each cluster that needs it.",
 )  # fmt: skip
 _SECRET_BYTES: Final = 32
 _PRIVATE_BYTES_MAX: Final = 1 << 20
@@ -30,7 +30,10 @@ _ROOT: Final = 0
 
 
 def cluster_secret(settings: Settings) -> bytes:
-    """Return the 32 bytes that the cluster's processes share. ConfigurationError for a file that is no secret."""
+    """Return the 32 bytes that the cluster's processes share.
+
+    ConfigurationError for a file that holds no valid secret.
+    """
     name = settings.get_option(SECRET_FILE)
     if not name:
         return secret_token()
@@ -45,7 +48,10 @@ def cluster_secret(settings: Settings) -> bytes:
 
 
 def given_identity(settings: Settings) -> TlsIdentity | None:
-    """Return the TLS identity that was given, if any. ConfigurationError for a file that is none."""
+    """Return the TLS identity from the given file, if any.
+
+    ConfigurationError for a file that holds no valid identity.
+    """
     name = settings.get_option(IDENTITY_FILE)
     if not name:
         return None
@@ -64,27 +70,29 @@ def given_identity(settings: Settings) -> TlsIdentity | None:
 
 
 def cluster_identity(settings: Settings, now_ms: int) -> TlsIdentity:
-    """Return the TLS identity that was given, or make one. ConfigurationError; HostError."""
+    """Return the given TLS identity, or make one. ConfigurationError; HostError."""
     return given_identity(settings) or generate_identity(now_ms)
 
 
 def private_text(option: ConfigOption[str], name: str) -> str:
     """Return the text of the file `name`, the value of `option`.
 
-    ConfigurationError where others may read it too, or where another user made it, who knows what is in it.
+    ConfigurationError if other users may read the file, or if another user owns it and so knows its content.
     """
     try:
         with Path(name).open("rb") as file:
-            # Of the file that is read, whatever has the name a moment later.
+            # Check the opened file, even if the name refers to another one a moment later.
             status = os.fstat(file.fileno())
             text = file.read(_PRIVATE_BYTES_MAX).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(option.key, name, f"it cannot be read: {reason}") from error
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigurationError(option.key, name, "others than its owner may read it: chmod 600")
+        raise ConfigurationError(option.key, name, "other users may read it: run chmod 600")
     if status.st_uid not in (os.geteuid(), _ROOT):
         raise ConfigurationError(
-            option.key, name, f"another user ({status.st_uid}) owns it, who knows what it holds"
+            option.key,
+            name,
+            f"another user ({status.st_uid}) owns it and so knows its content: use a file of your own",
         )
     return text.strip()

@@ -1,10 +1,10 @@
 """HMAC handshake: both ends of a connection prove that they know the cluster's secret, without showing it.
 
 A proof is an HMAC over the plane, the prover's role, the acceptor that the dialler means to reach and both hellos, each
-of which carries a fresh nonce. So it cannot be replayed, reflected, carried from one plane to the other, used with an
-altered hello, or relayed by a process that took the port of one that has ended. It does not encrypt what follows; TLS
-does. The keys that seal the frames of a connection come from the same facts. Strangers bounds the peers that have not
-proved themselves. Pure: each plane owns its hellos and their framing.
+with a fresh nonce. So a proof cannot be replayed, reflected, used on another plane or with an altered hello, or relayed
+by a process that took the port of an ended one. The handshake does not encrypt the connection; TLS does. The keys that
+seal the frames of a connection are derived from the same facts. Strangers limits the number of unauthenticated peers.
+Pure: each plane owns its hellos and their framing.
 """
 
 import enum
@@ -17,7 +17,7 @@ NONCE_SIZE: Final = 32
 PROOF_SIZE: Final = 32
 SEAL_SIZE: Final = 16
 STRANGERS_MAX: Final = 256
-"""Accepted connections of one listener that may be unproven at the same time."""
+"""Accepted connections of one listener that may be unauthenticated at the same time."""
 
 C = TypeVar("C")
 
@@ -37,11 +37,11 @@ class Role(enum.Enum):
 class HmacHandshake:
     """One side of the handshake, on the plane called `plane`.
 
-    `acceptor` names the accepting process: the dialler says whom it dials, the acceptor who it is.
+    `acceptor` names the accepting process: for the dialler the one that it dials, for the acceptor itself.
     """
 
     def __init__(self, plane: bytes, role: Role, secret: bytes, acceptor: str) -> None:
-        assert len(secret) == SECRET_SIZE, f"the secret has {SECRET_SIZE} bytes"
+        assert len(secret) == SECRET_SIZE, f"the secret must have {SECRET_SIZE} bytes"
         self._plane: Final = plane
         self._role: Final = role
         self._secret: Final = secret
@@ -52,7 +52,7 @@ class HmacHandshake:
         return self._digest(b"proof", self._role, own_hello, peer_hello)
 
     def accepts(self, proof: bytes, own_hello: bytes, peer_hello: bytes) -> bool:
-        """Return whether only somebody who knows the secret can have sent `proof`; takes as long whatever is wrong."""
+        """Return whether `proof` was made by somebody who knows the secret; takes constant time."""
         expected = self._digest(b"proof", self._role.other, own_hello, peer_hello)
         return hmac.compare_digest(proof, expected)
 
@@ -73,7 +73,7 @@ class HmacHandshake:
 
 
 class FrameSeal:
-    """The seals of one direction of a connection: each frame has its number in it, so that none is lost or repeated.
+    """Seals of one direction of a connection: each includes the frame's number, so that no frame is lost or repeated.
 
     BLAKE2b with a key: half the time of HMAC-SHA256 for the hundred bytes that most calls have (docs/adr).
     """
@@ -83,7 +83,7 @@ class FrameSeal:
         self._count = 0
 
     def seal(self, frame: bytes) -> bytes:
-        """Return the SEAL_SIZE bytes that go with the next frame of this direction."""
+        """Return the SEAL_SIZE bytes for the next frame of this direction."""
         digest = hashlib.blake2b(
             self._count.to_bytes(8), digest_size=SEAL_SIZE, key=self._key, person=b"headrace frame"
         )
@@ -92,12 +92,12 @@ class FrameSeal:
         return digest.digest()
 
     def holds(self, frame: bytes, seal: bytes) -> bool:
-        """Return whether `frame` is the next one that the peer sent."""
+        """Return whether `frame` is the next frame that the peer sent."""
         return hmac.compare_digest(seal, self.seal(frame))
 
 
 class Strangers(Generic[C]):
-    """Accepted connections that have proved nothing yet, oldest first; at most `count_max`."""
+    """Accepted connections that are not authenticated yet, oldest first; at most `count_max`."""
 
     def __init__(self, count_max: int = STRANGERS_MAX) -> None:
         self._count_max: Final = count_max
@@ -107,7 +107,7 @@ class Strangers(Generic[C]):
         return len(self._waiting)
 
     def opened(self, connection: C) -> C | None:
-        """Add a connection. Return the one to drop for it: the oldest, so that a flood cannot keep others out."""
+        """Add a connection. Return the oldest one to be closed for it, so that a flood cannot keep others out."""
         self._waiting[connection] = None
         if len(self._waiting) <= self._count_max:
             return None
@@ -116,7 +116,7 @@ class Strangers(Generic[C]):
         return oldest
 
     def no_longer(self, connection: C) -> bool:
-        """Remove a connection that has proved itself or is gone; return whether it was one of them."""
+        """Remove a connection that is authenticated or closed; return whether it was in the list."""
         is_known = connection in self._waiting
         self._waiting.pop(connection, None)
         return is_known

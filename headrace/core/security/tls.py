@@ -1,12 +1,13 @@
 """TLS within a cluster: its certificate, the rule for when it is needed, and the listener that accepts it.
 
-All processes of a cluster share one certificate, which is made when the cluster starts and travels as the secret does.
-Whoever has its private key belongs to the cluster, so both sides of a connection show it and accept no other; names of
-hosts prove nothing and are not compared. Source: Flink's internal mutual authentication (security.ssl.internal.*).
+All processes of a cluster share one certificate, which is made when the cluster starts and is distributed like the
+secret. A process with its private key belongs to the cluster, so both sides of a connection present it and accept no
+other; host names are not compared, because they prove nothing. Source: Flink's internal mutual authentication
+(security.ssl.internal.*).
 
-A TlsListener accepts TCP connections and bounds how many of them have not finished the TLS handshake: the servers of
-asyncio hand a connection over only after it, so that silent peers could take every descriptor of the process. A
-RefusalLog reports each refused peer once for each reason, so that nobody can fill a log by trying again.
+A TlsListener accepts TCP connections and limits the number of unfinished TLS handshakes: asyncio's servers pass a
+connection on only after the handshake, so that silent peers could use up all descriptors of the process. A RefusalLog
+reports each refused peer once for each reason, so that repeated attempts cannot fill the log.
 """
 
 import asyncio
@@ -32,23 +33,24 @@ SSL_ENABLED: Final = ConfigOption[bool | None](
     "security.ssl.internal.enabled",
     bool,
     None,
-    "Whether TCP connections between the cluster's processes are TLS. Unset: wherever other hosts can reach them.",
+    "Whether TCP connections between the cluster's processes use TLS. Unset: only if other hosts can reach them.",
 )
 ALLOW_PLAINTEXT: Final = ConfigOption(
     "headrace.security.allow-plaintext",
     bool,
     False,
-    "Accept `security.ssl.internal.enabled: false` beyond this host: records and calls travel in clear text.",
+    "Accept `security.ssl.internal.enabled: false` on addresses that other hosts can reach: records and calls are "
+    "sent in plaintext.",
 )
 
 _VALIDITY: Final = datetime.timedelta(days=365)
 _CLOCK_SKEW: Final = datetime.timedelta(days=1)
-"""Time by which clocks of hosts may lag behind the clock that made the certificate."""
+"""Allowed difference between the clocks of hosts and the clock that made the certificate."""
 
 
 @dataclass(frozen=True)
 class TlsIdentity:
-    """Certificate and key that prove a process's membership of the cluster. Plain bytes, to be handed to processes."""
+    """Certificate and key that prove a process's membership of the cluster. Plain bytes, to be passed to processes."""
 
     certificate: bytes  # PEM
     private_key: bytes = field(repr=False)  # PEM, PKCS 8, not encrypted
@@ -63,7 +65,7 @@ def generate_identity(now_ms: int) -> TlsIdentity:
         from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
     except ImportError as error:
         raise HostError(
-            "connections beyond this host are TLS, and the package that makes its certificate is missing: "
+            "connections to other hosts use TLS, but the package that makes its certificate is missing: "
             "pip install 'headrace[tls]' on the driver"
         ) from error
     key = ec.generate_private_key(ec.SECP256R1())
@@ -106,7 +108,7 @@ def client_context(identity: TlsIdentity) -> ssl.SSLContext:
 def _context(protocol: int, identity: TlsIdentity) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # First this: a client that checks names of hosts may not be told to check certificates less.
+    # This comes first: while host names are checked, the verification of certificates cannot be changed.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=identity.certificate.decode("ascii"))
@@ -120,7 +122,10 @@ def _context(protocol: int, identity: TlsIdentity) -> ssl.SSLContext:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this host can reach a socket bound to `host`; names but `localhost` count as reachable."""
+    """Return whether only this host can reach a socket bound to `host`.
+
+    Names other than `localhost` count as reachable.
+    """
     if host == "localhost":
         return True
     try:
@@ -130,7 +135,7 @@ def is_loopback(host: str) -> bool:
 
 
 def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
-    """Return whether a server shakes hands as TLS does. It is not trusted for it, and gets no request."""
+    """Return whether a server answers a TLS handshake. The server is not trusted, and gets no request."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -144,7 +149,10 @@ def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
 
 
 def needs_tls(settings: Settings, host: str) -> bool:
-    """Return whether a cluster that is reached at `host` speaks TLS. ConfigurationError where that was switched off."""
+    """Return whether a cluster that is reached at `host` uses TLS.
+
+    ConfigurationError if TLS was switched off unsafely.
+    """
     is_enabled = settings.get_option(SSL_ENABLED)
     if is_enabled is None:
         return not is_loopback(host)
@@ -154,25 +162,25 @@ def needs_tls(settings: Settings, host: str) -> bool:
 
 
 def refuse_plaintext(settings: Settings, host: str) -> None:
-    """ConfigurationError where a socket bound to `host` may not go without TLS; every listener asks."""
+    """Raise ConfigurationError if a socket bound to `host` must use TLS; every listener calls this."""
     if not is_loopback(host) and not settings.get_option(ALLOW_PLAINTEXT):
         is_enabled = settings.get_option(SSL_ENABLED)
         advice = "unset it" if is_enabled is False else "give this process a TLS identity"
         raise ConfigurationError(
             SSL_ENABLED.key,
             is_enabled,
-            f"without TLS whoever sees the network of {host} reads all records and calls; {advice}, or set "
+            f"without TLS all records and calls can be read on the network of {host}; {advice}, or set "
             f"'{ALLOW_PLAINTEXT.key}' to true if that network is private",
         )
 
 
 KNOWN_MAX: Final = 256
-"""Number of refusals that are remembered; older ones may be reported again."""
+"""Number of remembered refusals; older ones may be reported again."""
 _NUMBER: Final = re.compile(r"\d+")
 
 
 class RefusalLog:
-    """The refusals of one listener. Peers are told apart by their hosts: each connection comes from another port."""
+    """Log of the refusals of one listener. Peers are identified by host, because each connection has another port."""
 
     def __init__(self, logger: logging.Logger, what: str, known_max: int = KNOWN_MAX) -> None:
         """`what` is refused: a word for people, such as `call`."""
@@ -199,13 +207,14 @@ class RefusalLog:
 
 _BACKLOG: Final = 100
 _PAUSE_S: Final = 0.1
-"""Pause after a connection could not be accepted, as when no descriptor is left."""
+"""Pause after a connection could not be accepted, for example without a free descriptor."""
 
 
 class TlsListener:
-    """Listens at once, and accepts once started, on the running loop. A connection that is TLS gets a protocol.
+    """Binds at once, and accepts after `start`, on the running loop.
 
-    `host` is an address or a name of this host; OSError where it, or `port`, is not to be had.
+    A connection gets a protocol after its TLS handshake. `host` is an address or a name of this host. OSError if the
+    address or port cannot be bound.
     """
 
     def __init__(
@@ -230,22 +239,22 @@ class TlsListener:
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
-        """Return the listening sockets, as a server of asyncio does."""
+        """Return the listening sockets, like an asyncio server."""
         return (self._listening,)
 
     @property
     def opening_count(self) -> int:
-        """Return the number of connections that are not TLS yet."""
+        """Return the number of connections that have not finished the TLS handshake."""
         return len(self._openings)
 
     def start(self) -> None:
-        """Start to accept connections."""
+        """Start accepting connections."""
         accepting = spawn(self._accept(), asyncio.get_running_loop(), "accept", self._tasks)
         # Nobody waits for it: whose loop this is hears of a callback that fails, and not of a task.
         accepting.add_done_callback(lambda task: None if task.cancelled() else task.result())
 
     def close(self) -> None:
-        """Accept no more connections, and drop those that are not TLS yet."""
+        """Stop accepting connections, and close those that have not finished the TLS handshake."""
         for task in tuple(self._tasks):
             task.cancel()
         self._listening.close()
@@ -256,7 +265,7 @@ class TlsListener:
             try:
                 connection, address = await loop.sock_accept(self._listening)
             except OSError:
-                # The peer is gone already, or no descriptor is left: those of the silent come free in time.
+                # The peer has disconnected, or no descriptor is left: those of silent peers become free in time.
                 await asyncio.sleep(_PAUSE_S)
                 continue
             opening = spawn(self._open(connection), loop, "opening", self._tasks)
@@ -282,4 +291,4 @@ class TlsListener:
         if error is not None:
             self._refusals.tell(host, f"TLS: {error or type(error).__name__}")
         elif not is_waiting:
-            self._refusals.tell(host, "too many others have not come to TLS")
+            self._refusals.tell(host, "too many other TLS handshakes are unfinished")

@@ -56,9 +56,9 @@ ROW_KIND_COLUMN: Final = "$row_kind"
 def rows_to_columns(rows: Sequence[Any], type_info: TypeInformation) -> list[pa.Array]:
     """Return the arrays of `data_schema(type_info)` for `rows`, in that order, each of shape (num_rows,).
 
-    Where the type is a ROW and some row is of another kind than INSERT, one more int8 array follows with the numbers
-    of the row kinds, to be named `$row_kind`; so the answer has either as many arrays as the schema has fields, or
-    one more. Kinds of rows inside other values are not kept.
+    If the type is a ROW and some row has another kind than INSERT, an int8 array with the numbers of the row kinds
+    follows, to be named `$row_kind`; so the result has as many arrays as the schema has fields, or one more. Kinds of
+    rows inside other values are not kept.
 
     RecordTypeError shows the first row that does not fit.
     """
@@ -83,9 +83,9 @@ def rows_to_columns(rows: Sequence[Any], type_info: TypeInformation) -> list[pa.
 def columns_to_rows(batch: pa.RecordBatch, type_info: TypeInformation) -> list[Any]:
     """Return one Python value per row of `batch`: named Rows for ROW, tuples for TUPLE, else plain values.
 
-    The data columns are the first ones, in the order of `data_schema(type_info)`; a column `$row_kind`, where
-    present, gives rows their kinds; all others are passed over. Columns of another Arrow type, as DataFrames bring
-    them, are cast.
+    The data columns are the first ones, in the order of `data_schema(type_info)`; a column `$row_kind`, if present,
+    sets the kinds of rows; all others are ignored. Columns of another Arrow type, such as those of DataFrames, are
+    cast.
     """
     codec = _codec_of(type_info)
     if not isinstance(codec, FieldsCodec):
@@ -104,7 +104,7 @@ def columns_to_rows(batch: pa.RecordBatch, type_info: TypeInformation) -> list[A
 
 
 def values_to_array(values: Sequence[Any], type_info: TypeInformation) -> pa.Array:
-    """Return any values, None among them, as one array of `arrow_type_of(type_info)`; kinds of rows are not kept.
+    """Convert any values, including None, to one array of `arrow_type_of(type_info)`; kinds of rows are not kept.
 
     RecordTypeError shows the first value that does not fit.
     """
@@ -119,15 +119,15 @@ def values_to_array(values: Sequence[Any], type_info: TypeInformation) -> pa.Arr
 
 
 def array_to_values(array: pa.Array, type_info: TypeInformation) -> list[Any]:
-    """Return the Python values of an array of `values_to_array`."""
+    """Return the Python values of an array made by `values_to_array`."""
     codec = _codec_of(type_info)
     return codec.decode(cast_column(array, codec.arrow_type))
 
 
 def kept_value(value: Any, type_info: TypeInformation, *, keeps_row_kind: bool) -> Any:
-    """Return what `array_to_values` gives back of one value, which `keeps_row_kind` where it is a row.
+    """Return the value after a round trip through columns; `keeps_row_kind`: keep the kind if it is a row.
 
-    RecordTypeError where it does not fit.
+    RecordTypeError if it does not fit.
     """
     codec = _codec_of(type_info)
     try:
@@ -143,7 +143,7 @@ def kept_value(value: Any, type_info: TypeInformation, *, keeps_row_kind: bool) 
 def _misfit(
     rows: Sequence[Any], type_info: TypeInformation, codec: ColumnCodec
 ) -> RecordTypeError | None:
-    """Return the error for the first row that cannot be converted, or None where each one alone can be."""
+    """Return the error for the first row that cannot be converted, or None if each can be converted alone."""
     for index, row in enumerate(rows):
         try:
             if isinstance(codec, FieldsCodec):

@@ -1,4 +1,4 @@
-"""Maps declared types to Arrow types and back: no values here, only schemas."""
+"""Maps declared types to Arrow types and back; it handles schemas, not values."""
 
 from functools import lru_cache
 from typing import Final
@@ -64,12 +64,12 @@ def data_schema(type_info: TypeInformation) -> pa.Schema:
 
 
 def struct_fields(type_info: RowTypeInfo | TupleTypeInfo) -> list[pa.Field]:
-    """Return the fields of a composite type. ValueError where names and types do not match."""
+    """Return the fields of a composite type. ValueError if names and types do not match."""
     names, types = type_info.field_names, type_info.field_types
     if len(names) != len(types) or not types:
         raise ValueError(f"{type_info} has {len(names)} names for {len(types)} types")
     if len(set(names)) != len(names):
-        raise ValueError(f"{type_info} has two fields of one name")
+        raise ValueError(f"{type_info} has two fields with the same name")
     return [
         pa.field(name, arrow_type_of(field_type))
         for name, field_type in zip(names, types, strict=True)
@@ -77,7 +77,7 @@ def struct_fields(type_info: RowTypeInfo | TupleTypeInfo) -> list[pa.Field]:
 
 
 def object_fields(type_info: ObjectTypeInfo) -> list[pa.Field]:
-    """Return the fields of an object, none of which is ever null."""
+    """Return the fields of an object, which are never null."""
     return [
         pa.field(name, arrow_type_of(field_type), nullable=False)
         for name, field_type in zip(type_info.field_names, type_info.field_types, strict=True)
@@ -116,9 +116,9 @@ def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
 
 
 def cast_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return `column` as the wanted type; ArrowInvalid for a value that it cannot hold, be it a float of 32 bits.
+    """Return `column` as the wanted type; ArrowInvalid for a value that does not fit, also for float32.
 
-    Arrow refuses integers and times that are too large, and makes infinities of such floats.
+    Arrow refuses integers and times that are too large, but turns such floats into infinities.
     """
     if column.type == wanted:
         return column
@@ -137,12 +137,12 @@ def _is_infinite(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def is_byte(type_info: TypeInformation) -> bool:
-    """Return whether it is BYTE: arrays of it are carried as binary."""
+    """Return whether the type is BYTE, whose arrays are stored as binary."""
     return isinstance(type_info, BasicTypeInfo) and type_info.basic_type is BasicType.BYTE
 
 
 def type_info_from_schema(schema: pa.Schema) -> RowTypeInfo:
-    """Return the row type of a DataFrame's Arrow schema. TypeError names a column that has no counterpart."""
+    """Return the row type of a DataFrame's Arrow schema. TypeError names a column without a counterpart."""
     names: list[str] = list(schema.names)
     field_types: list[TypeInformation] = []
     for field in schema:
@@ -176,7 +176,7 @@ _TYPES_OF_ARROW: Final = {
 
 
 def type_info_of_arrow(arrow_type: pa.DataType) -> TypeInformation:
-    """Return the declared type for one Arrow type; TypeError where there is none."""
+    """Return the declared type for one Arrow type; TypeError if there is none."""
     known = _TYPES_OF_ARROW.get(arrow_type)
     if known is not None:
         return known

@@ -1,7 +1,7 @@
-"""TypeInformation, the declared type of records, and the types that have no fields of their own.
+"""TypeInformation, the declared type of records, and the types without fields.
 
-A type information is a small immutable value: it compares, hashes, prints and pickles by its structure. How values
-travel as Arrow columns is `arrow_mapping`'s duty.
+A type information is a small immutable value: it compares, hashes, prints and pickles by its structure. `arrow_mapping`
+converts values to Arrow columns.
 """
 
 import enum
@@ -17,7 +17,7 @@ _MICROS_PER_SECOND: Final = 1_000_000
 
 @lru_cache(maxsize=1024)
 def _made_once(cls: type["TypeInformation"], *parts: Any) -> "TypeInformation":
-    """Return the one type of these parts that pickles give: caches per type then find it without comparing parts."""
+    """Return the one instance for these parts, also when unpickling: caches then find it without comparing parts."""
     return cls(*parts)
 
 
@@ -31,19 +31,19 @@ class TypeInformation:
         self._text = text
 
     def parts(self) -> tuple[Any, ...]:
-        """Return what tells two types of the same class apart; also the constructor's arguments."""
+        """Return the values that distinguish types of the same class; also the constructor's arguments."""
         return ()
 
     def need_conversion(self) -> bool:
-        """Return whether Python values differ from the carried ones."""
+        """Return whether Python values differ from their internal form."""
         return False
 
     def to_internal_type(self, obj: Any) -> Any:
-        """Python value to carried value: dates to days, times to microseconds, rows to tuples."""
+        """Convert a Python value to its internal form: dates to days, times to microseconds, rows to tuples."""
         return obj
 
     def from_internal_type(self, obj: Any) -> Any:
-        """Carried value to Python value."""
+        """Convert an internal value to a Python value."""
         return obj
 
     def __eq__(self, other: object) -> bool:
@@ -69,7 +69,7 @@ class TypeInformation:
 
 
 class BasicType(enum.Enum):
-    """The types without structure, with their texts."""
+    """The types without structure, with their names."""
 
     STRING = "String"
     BYTE = "Byte"
@@ -86,7 +86,7 @@ class BasicType(enum.Enum):
 
 
 class BasicTypeInfo(TypeInformation):
-    """A number, a text, a truth value."""
+    """Type of a number, a string or a boolean."""
 
     __slots__ = ("basic_type",)
 
@@ -147,7 +147,7 @@ class BasicTypeInfo(TypeInformation):
 
 
 class InstantTypeInfo(BasicTypeInfo):
-    """Points on the time line, carried as (seconds, nanoseconds)."""
+    """Type of points in time, stored as (seconds, nanoseconds)."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ _BASIC_TYPES: Final = {
 
 
 class BigDecimalTypeInfo(TypeInformation):
-    """Decimals of a fixed precision and scale: what a DataFrame's decimal column becomes."""
+    """Type of decimals of a fixed precision and scale, such as a DataFrame's decimal column."""
 
     __slots__ = ("precision", "scale")
 
@@ -182,7 +182,7 @@ class BigDecimalTypeInfo(TypeInformation):
 
 
 class SqlTimeTypeInfo(TypeInformation):
-    """The family of calendar types."""
+    """Base class of the calendar types."""
 
     __slots__ = ()
 
@@ -200,7 +200,7 @@ class SqlTimeTypeInfo(TypeInformation):
 
 
 class DateTypeInfo(SqlTimeTypeInfo):
-    """`datetime.date`, carried as days since 1970-01-01."""
+    """Type of `datetime.date`, stored as days since 1970-01-01."""
 
     __slots__ = ()
     EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
@@ -224,7 +224,7 @@ def _local_offset_micros() -> int:
 
 
 class TimeTypeInfo(SqlTimeTypeInfo):
-    """`datetime.time`, carried as microseconds of the day in UTC; a naive time is one of the local zone."""
+    """Type of `datetime.time`, stored as microseconds of the day in UTC; a naive time is in the local zone."""
 
     __slots__ = ()
     EPOCH_ORDINAL = _local_offset_micros()
@@ -254,9 +254,9 @@ class TimeTypeInfo(SqlTimeTypeInfo):
 
 
 class TimestampTypeInfo(SqlTimeTypeInfo):
-    """`datetime.datetime`, carried as microseconds since the epoch; a naive one is of the local zone.
+    """Type of `datetime.datetime`, stored as microseconds since the epoch; a naive one is in the local zone.
 
-    With a `time_zone` the values are aware datetimes of that zone: so come the timestamps of DataFrames.
+    With a `time_zone` the values are aware datetimes of that zone, like the timestamps of DataFrames.
     """
 
     __slots__ = ("time_zone",)
@@ -285,7 +285,7 @@ class TimestampTypeInfo(SqlTimeTypeInfo):
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """Any Python object, as a pickle; the type of streams that declare none."""
+    """Type of any Python object, as a pickle; the type of streams that declare none."""
 
     __slots__ = ()
 
@@ -324,7 +324,7 @@ class CollectionTypeInfo(TypeInformation):
 
 
 class PrimitiveArrayTypeInfo(CollectionTypeInfo):
-    """A list of numbers or truth values none of which is None; `bytes` where the elements are BYTE."""
+    """Type of a list of numbers or booleans without None; `bytes` if the elements are BYTE."""
 
     __slots__ = ()
 
@@ -333,7 +333,7 @@ class PrimitiveArrayTypeInfo(CollectionTypeInfo):
 
 
 class BasicArrayTypeInfo(CollectionTypeInfo):
-    """A list of basic values or None."""
+    """Type of a list of basic values or None."""
 
     __slots__ = ()
 
@@ -342,7 +342,7 @@ class BasicArrayTypeInfo(CollectionTypeInfo):
 
 
 class ObjectArrayTypeInfo(CollectionTypeInfo):
-    """A list of values of any type or None."""
+    """Type of a list of values of any type or None."""
 
     __slots__ = ()
 
@@ -351,7 +351,7 @@ class ObjectArrayTypeInfo(CollectionTypeInfo):
 
 
 class ListTypeInfo(CollectionTypeInfo):
-    """A list of values of any type or None."""
+    """Type of a list of values of any type or None."""
 
     __slots__ = ()
 
@@ -360,7 +360,7 @@ class ListTypeInfo(CollectionTypeInfo):
 
 
 class MapTypeInfo(TypeInformation):
-    """A dict with keys of one type and values of another."""
+    """Type of a dict with keys of one type and values of another."""
 
     __slots__ = ("key_type", "value_type")
 

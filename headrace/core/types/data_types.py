@@ -1,6 +1,6 @@
-"""DataTypes: how Flink's Table API names types, for the places of the DataStream API that take them.
+"""DataTypes: types under their names in Flink's Table API, for the parts of the DataStream API that use them.
 
-Columns of a CsvSchema and rows of columnar files are declared so in programs of PyFlink's; `Types` says the same.
+Programs of PyFlink declare columns of a CsvSchema and rows of columnar files with them; `Types` makes the same types.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class _NoOtherTypes(type):
         if name.startswith("_"):
             raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
         known = ", ".join(sorted(one for one in vars(cls) if one.isupper()))
-        raise ProgramError(f"DataTypes.{name} is not supported: columns are one of {known}")
+        raise ProgramError(f"DataTypes.{name} is not supported: the types of columns are {known}")
 
 
 class DataTypes(metaclass=_NoOtherTypes):
@@ -41,7 +41,7 @@ class DataTypes(metaclass=_NoOtherTypes):
 
     @staticmethod
     def STRING(nullable: bool = True) -> TypeInformation:
-        """Text of any length, as CHAR and VARCHAR: no length is checked."""
+        """Return the type of strings of any length, as for CHAR and VARCHAR, whose length is not checked."""
         return Types.STRING()
 
     @staticmethod
@@ -82,7 +82,7 @@ class DataTypes(metaclass=_NoOtherTypes):
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> TypeInformation:
-        """Decimals of that many digits, `scale` of them behind the point."""
+        """Return the type of decimals of `precision` digits, `scale` of them after the point."""
         return BigDecimalTypeInfo(precision, scale)
 
     @staticmethod
@@ -99,12 +99,12 @@ class DataTypes(metaclass=_NoOtherTypes):
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> TypeInformation:
-        """Date and time of day without a time zone, in microseconds."""
+        """Return the type of date and time of day without a time zone, in microseconds."""
         return Types.SQL_TIMESTAMP()
 
     @staticmethod
     def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> TypeInformation:
-        """Moments, in microseconds, shown in UTC."""
+        """Return the type of points in time, in microseconds, shown in UTC."""
         return TimestampTypeInfo("UTC")
 
     @staticmethod
@@ -119,12 +119,12 @@ class DataTypes(metaclass=_NoOtherTypes):
 
     @staticmethod
     def FIELD(name: str, data_type: TypeInformation, description: str | None = None) -> DataField:
-        """A column of a row; the description is for people alone."""
+        """Return a column of a row; the description is only for people."""
         return DataField(name, data_type)
 
     @staticmethod
     def ROW(row_fields: Sequence[Any] = (), nullable: bool = True) -> RowTypeInfo:
-        """A row of such fields, of pairs of a name and a type, or of types whose columns are `f0`, `f1` and so on."""
+        """Return the type of a row of such fields, of (name, type) pairs, or of types named `f0`, `f1` and so on."""
         fields = [
             one if isinstance(one, tuple) else (f"f{index}", one)
             for index, one in enumerate(row_fields)

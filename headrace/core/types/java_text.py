@@ -33,7 +33,7 @@ _DECIMAL_NOTATION: Final = range(-3, 7)  # powers of ten that Java writes withou
 
 @lru_cache(maxsize=1024)
 def text_function(type_info: TypeInformation) -> TextFunction:
-    """Return the function from a record of `type_info` to its text: ask once, then call it for each record."""
+    """Return the function from a record of `type_info` to its text; get it once, then call it for each record."""
     if isinstance(type_info, PickledBytesTypeInfo):
         return str
     return _or_null(_text_function(type_info))
@@ -124,7 +124,7 @@ def boolean_text(value: bool) -> str:
 
 
 def double_text(value: float) -> str:
-    """Return Java's text of a double: the shortest digits that give the number back, one after the point at least."""
+    """Return Java's text of a double: the shortest digits that identify the number, at least one after the point."""
     value = float(value)
     special = _special_text(value)
     if special is not None:

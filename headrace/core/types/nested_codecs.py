@@ -20,7 +20,7 @@ _KIND_OF: Final = attrgetter("_kind")
 
 
 class ListCodec:
-    """Lists, and arrays of anything but bytes."""
+    """Codec of lists, and of arrays of anything but bytes."""
 
     def __init__(self, element: ColumnCodec, *, allows_none: bool) -> None:
         self._element = element
@@ -46,7 +46,7 @@ class ListCodec:
 
 
 class MapCodec:
-    """Dicts."""
+    """Codec of dicts."""
 
     def __init__(self, key: ColumnCodec, value: ColumnCodec) -> None:
         self._key = key
@@ -83,9 +83,9 @@ class MapCodec:
 
 
 class FieldsCodec:
-    """Rows and tuples: inside others as a struct, on top as one array per field.
+    """Codec of rows and tuples: inside others as a struct, at the top level as one array per field.
 
-    Rows given as Row with names are read by name, everything else by position; dicts and dataclasses by name.
+    A Row with names, a dict or a dataclass is read by name, anything else by position.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class FieldsCodec:
 
     @property
     def field_types(self) -> list[pa.DataType]:
-        """Arrow types of the fields, in order."""
+        """Return the Arrow types of the fields, in order."""
         return [codec.arrow_type for codec in self._codecs]
 
     def _field_values(self, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -176,7 +176,7 @@ class FieldsCodec:
 
 
 class ObjectCodec:
-    """Objects of one class, carried as a struct of their fields."""
+    """Codec of objects of one class, stored as a struct of their fields."""
 
     def __init__(self, object_class: type[Any], fields: FieldsCodec) -> None:
         self._object_class = object_class
@@ -212,7 +212,7 @@ def row_kinds(values: Sequence[Any]) -> pa.Array | None:
 
 
 def set_row_kinds(rows: Sequence[Row], kinds: pa.Array) -> None:
-    """Put the kinds that `row_kinds` gave on rows just made."""
+    """Set the kinds that `row_kinds` returned on newly made rows."""
     for row, kind in zip(rows, kinds.to_pylist(), strict=True):
         row._kind = kind  # pyright: ignore[reportPrivateUsage]
 
@@ -226,7 +226,7 @@ def _as_list(value: Any) -> Sequence[Any]:
 
 
 def _layout(values: Sequence[Any]) -> tuple[Sequence[Any], pa.Array, pa.Array | None]:
-    """Return the values that are not None, the offsets of all, and where they are None (None: nowhere)."""
+    """Return the values that are not None, the offsets of all, and the mask of None (None: no value is None)."""
     present = [value for value in values if value is not None]
     mask: pa.Array | None = None
     if len(present) != len(values):

@@ -1,4 +1,4 @@
-"""ObjectTypeInfo: objects of one class of the runtime's own, such as windows, kept in columns by their fields.
+"""ObjectTypeInfo: type of immutable objects of the runtime's own classes, such as windows, stored by their fields.
 
 Snapshots name this module.
 """
@@ -10,9 +10,9 @@ from headrace.core.types.basic_type_info import TypeInformation
 
 
 class ObjectTypeInfo(TypeInformation):
-    """Unchanging objects of `object_class`, which is called with its attributes `field_names`, in order.
+    """Type of immutable objects of `object_class`, which is called with its attributes `field_names`, in order.
 
-    Carried as a struct without nulls, so that whoever reads it needs no code of the class.
+    Stored as a struct without nulls, so that readers do not need the class.
     """
 
     __slots__ = ("field_names", "field_types", "object_class")

@@ -1,9 +1,8 @@
 """Pickles of undeclared values, one `bytes` per value, and of code.
 
-Unpickling runs code. Only this module unpickles, and a lint rule keeps it so: each caller can be listed, and must know
-who wrote the bytes that it reads. Plain pickle is several times faster than cloudpickle but stores classes by name.
-Classes of the user's main program and of inner scopes have no name that another process can look up, so values of such
-classes are pickled by cloudpickle.
+Unpickling runs code. Only this module unpickles, and a lint rule keeps it so: each caller must know who wrote the
+bytes. Plain pickle is several times faster than cloudpickle but stores classes by name. Other processes cannot look up
+classes of the user's main program and of inner scopes by name, so values of such classes are pickled by cloudpickle.
 """
 
 import io
@@ -18,13 +17,13 @@ unpickle_value: Final[Callable[[bytes | bytearray | memoryview], Any]] = pickle.
 """Return the value of a pickle, which runs code.
 
 Call it only for pickles of a process of this job, in the task that owns the value, or of a snapshot whose metadata and
-digests were compared. It is the function itself because state calls it for every row.
+digests were verified. This is pickle's own function, without a wrapper, because state calls it for every row.
 """
 _MAIN_MODULE: Final = b"__main__"
 
 
 def pickle_value(value: Any) -> bytes:
-    """Return a pickle that every process of the job can read; raises what pickling raises."""
+    """Return a pickle that every process of the job can read; raises the errors of pickling."""
     try:
         pickled = pickle.dumps(value, PICKLE_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -60,12 +59,12 @@ def pickle_without_memory(value: Any) -> bytes:
 
 
 def unpickle_values(pickles: Iterable[bytes]) -> list[Any]:
-    """Return the values of pickles made by a process of this job. Only call inside the task that owns them."""
+    """Return the values of pickles made by a process of this job. Call it only in the task that owns the values."""
     loads = unpickle_value
     return [loads(pickled) for pickled in pickles]
 
 
 def pickle_code(value: Any) -> bytes:
-    """Return a pickle with the functions and classes of the program itself in it; raises what pickling raises."""
+    """Return a pickle that includes the functions and classes of the program itself; raises the errors of pickling."""
     pickled: bytes = cloudpickle.dumps(value, PICKLE_PROTOCOL)
     return pickled

@@ -1,4 +1,4 @@
-"""Copies records, so that an operator never sees changes that another one makes to a record.
+"""Copies records, so that an operator never sees changes that another operator makes to a record.
 
 Most records are immutable (numbers, strings, tuples of such) and are their own copies; this check must cost almost
 nothing, because every record passes it. Mutable records are copied as pickling would: an object that occurs twice in a
@@ -47,7 +47,7 @@ _AS_THEY_ARE: Final = (
     type,
     FunctionType,
     BuiltinFunctionType,
-    # No values at all: whoever looks at the results says so.
+    # Not values at all: the check of the results reports them.
     GeneratorType,
     CoroutineType,
 )
@@ -61,7 +61,7 @@ _Memo = dict[int, Any]
 def private_copy(record: Any) -> Any:
     """Return an equal record that shares nothing mutable with `record`.
 
-    TypeError where a part of it cannot be copied, such as a lock or an open file.
+    TypeError if a part of it cannot be copied, such as a lock or an open file.
     """
     cls = type(record)
     if cls in UNCHANGING:
@@ -80,17 +80,17 @@ def private_copy(record: Any) -> Any:
     except Exception as error:
         raise TypeError(
             f"a {cls.__name__} cannot be copied for the next function ({error}): emit plain values, or set "
-            "'pipeline.object-reuse' if no function changes a record that it was given or gave"
+            "'pipeline.object-reuse' if no function changes a record that it received or emitted"
         ) from error
 
 
 def as_it_is(record: Any) -> Any:
-    """Return `record` itself: the copy of an immutable record, or of one that may be shared."""
+    """Return `record` itself, as the copy of an immutable record, or of one that may be shared."""
     return record
 
 
 def are_unchanging(records: Sequence[Any]) -> bool:
-    """Return whether all are plain immutable values, or all tuples of such: decided for many at once."""
+    """Return whether all records are plain immutable values, or all tuples of such; checks many records at once."""
     classes = set(map(type, records))
     if classes == {tuple}:
         return UNCHANGING.issuperset(map(type, chain.from_iterable(records)))
@@ -131,7 +131,7 @@ def _usual_class(value_type: TypeInformation) -> type | None:
 
 
 def is_unchanging_type(value_type: TypeInformation) -> bool:
-    """Return whether values of the type, as they are read from columns, cannot be changed."""
+    """Return whether values of the type, as read from columns, are immutable."""
     if isinstance(value_type, TupleTypeInfo):
         return all(map(is_unchanging_type, value_type.field_types))
     return _is_plain(value_type)
@@ -144,7 +144,7 @@ def _is_plain(value_type: TypeInformation) -> bool:
 
 
 def _taker_of_values(names: tuple[str, ...]) -> Copy:
-    """Return a function that takes the values of rows: an immutable tuple, which becomes columns as the row would."""
+    """Return a function that takes the values of rows as an immutable tuple, which becomes the same columns."""
 
     def take_values(record: Any) -> Any:
         values = plain_values(record, names) if type(record) is Row else None
@@ -211,7 +211,7 @@ def _copy_nothing(value: Any, memo: _Memo) -> Any:
     return value
 
 
-@lru_cache(maxsize=1024)  # not for ever: a job's classes may be made anew by each unpickling
+@lru_cache(maxsize=1024)  # not forever: each unpickling may make a job's classes again
 def _copier_of(cls: type) -> _Copier:
     known = _COPIERS.get(cls)
     if known is not None:

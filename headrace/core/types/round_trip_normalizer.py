@@ -3,9 +3,9 @@
 A state keeps values of its declared type in their normal form: the form that a snapshot restores. So a state reads the
 same whether or not there was a failure since a value was put in.
 
-A keeper returns the value itself if it is in normal form, another value if that is its normal form, and UNSURE if only
-the conversion to columns and back can tell: for unusual classes, and for values that do not fit. It is called for each
-value and must cost almost nothing.
+A keeper is a function that returns the normal form of a value, or UNSURE if the conversion to columns and back must
+decide: for unusual classes, and for values that do not fit. A keeper is called for each value and must cost almost
+nothing.
 """
 
 import struct
@@ -72,7 +72,7 @@ _PLAIN_CLASSES: Final = {
 
 
 def unchanged_class(value_type: TypeInformation) -> type | None:
-    """Return the class all of whose values are kept as they are, where the type has one."""
+    """Return the class whose values are all kept unchanged, or None if the type has none."""
     if isinstance(value_type, BasicTypeInfo):
         return _CLASSES.get(value_type.basic_type)
     if isinstance(value_type, ObjectTypeInfo):
@@ -81,7 +81,7 @@ def unchanged_class(value_type: TypeInformation) -> type | None:
 
 
 def integer_bounds(value_type: TypeInformation) -> tuple[int, int] | None:
-    """Return the lowest and the highest int that are kept as they are, for types of integers."""
+    """Return the lowest and the highest int that are kept unchanged, for types of integers."""
     if not isinstance(value_type, BasicTypeInfo) or value_type.basic_type not in _BIT_COUNTS:
         return None
     half = 1 << (_BIT_COUNTS[value_type.basic_type] - 1)
@@ -178,7 +178,7 @@ _BASIC_KEEPERS: Final[dict[BasicType, Keeper]] = {
 
 
 def _all_kept(values: Sequence[Any], keepers: Sequence[Keeper]) -> Sequence[Any] | None:
-    """Return `values` itself where all are kept as they are, their kept forms where not, None where one is unsure."""
+    """Return `values` itself if all are kept unchanged, else their normal forms, or None if one is UNSURE."""
     for keep, value in zip(keepers, values, strict=False):  # as many, and `strict` takes time
         if keep(value) is not value:
             break
@@ -200,7 +200,7 @@ def _unless_unsure(values: Sequence[Any], kept: list[Any]) -> Sequence[Any] | No
 
 
 def _plain_test(value_type: TypeInformation) -> Callable[[Sequence[Any]], bool]:
-    """Return whether all values, none of them None, are kept as they are: True only where C loops can tell."""
+    """Return a test whether all values (without None) are kept unchanged: True only if C loops can decide it."""
     usual, bounds = unchanged_class(value_type), integer_bounds(value_type)
     if bounds is None:
         classes = frozenset[type | None]((usual,))
@@ -306,10 +306,10 @@ def _row_keeper(value_type: RowTypeInfo, *, keeps_kind: bool) -> Keeper:
 
 @dataclass(frozen=True)
 class RoundTripNormalizer:
-    """Values of the classes `fitting` and ints from `lowest` to `highest` are kept as they are: hot paths ask that.
+    """Normaliser of a type. Values of the classes `fitting` and ints from `lowest` to `highest` are kept unchanged.
 
-    Of all others `keep(value)` gives the form to be kept, often the value itself, or raises RecordTypeError where the
-    value does not fit. None is kept as None.
+    Hot paths test these conditions themselves. For all other values `keep(value)` returns the normal form, often the
+    value itself, or raises RecordTypeError if the value does not fit. None is kept as None.
     """
 
     fitting: frozenset[type]
@@ -319,7 +319,7 @@ class RoundTripNormalizer:
 
     @classmethod
     def of(cls, value_type: TypeInformation, *, is_key: bool = False) -> "RoundTripNormalizer":
-        """Decide by the type what is asked of each value. Snapshots hold the kinds of rows, but not of keys."""
+        """Return the normaliser of a type. Snapshots keep the kinds of rows, except in keys."""
         if isinstance(value_type, PickledBytesTypeInfo):
             return cls(frozenset(), *_NO_BOUNDS, _keep_anything)
         usual = unchanged_class(value_type)
@@ -338,7 +338,7 @@ class RoundTripNormalizer:
 
     @property
     def keeps_all(self) -> bool:
-        """Return whether any value is kept as it is: the type is not declared."""
+        """Return whether every value is kept unchanged, because the type is not declared."""
         return self.keep is _keep_anything
 
 
@@ -348,9 +348,9 @@ def _keep_anything(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def plain_rows_of(value_type: TypeInformation) -> AsPlain | None:
-    """Return what gives rows (at least one) as columns of this type give them back; None where it always could not.
+    """Return the function from rows (at least one) to their form after a round trip, or None if there is no fast way.
 
-    It gives None where only columns can tell.
+    The function returns None if the conversion through columns must decide.
     """
     if not isinstance(value_type, TupleTypeInfo | RowTypeInfo):
         are_plain = _test_of(value_type)
@@ -394,5 +394,5 @@ def _test_of(value_type: TypeInformation) -> _ArePlain | None:
 
 
 def _are_texts(values: Sequence[Any]) -> bool:
-    # Half a surrogate pair, a str that is no text, is not ASCII: columns look at all that is not.
+    # Half a surrogate pair is a str but not valid text; it is not ASCII, and columns check all other strings.
     return _TEXT.issuperset(map(type, values)) and "".join(values).isascii()

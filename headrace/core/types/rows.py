@@ -1,4 +1,4 @@
-"""Row: a record of ordered fields with or without names, and the kind of change that it stands for."""
+"""Row: a record of ordered fields with or without names, and the kind of change that it describes."""
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +29,8 @@ _KINDS: Final = (
 class Row:
     """Ordered fields: `Row(1, 'a')` by position, `Row(a=1, b='x')` by name, `Row('a', 'b')(1, 'x')` in two steps.
 
-    Fields are read by position, slice or name, and may be assigned by position or name. Rows are equal when names,
-    values and kind are; they have no order.
+    Fields are read by position, slice or name, and may be assigned by position or name. Rows are equal if names, values
+    and kinds are; they have no order.
 
     Example:
         >>> person = Row(name="Ada", age=36)
@@ -70,7 +70,10 @@ class Row:
         return row_of(tuple(self._values[: len(args)]), args)
 
     def as_dict(self, recursive: bool = False) -> dict[str, Any]:
-        """Return names to values; rows inside values too where `recursive`. TypeError on a positional row."""
+        """Return a dict of names and values; `recursive` also converts rows inside values.
+
+        TypeError for a positional row.
+        """
         if self._fields is None:
             raise TypeError("a Row without field names cannot become a dict")
         if recursive:
@@ -84,11 +87,11 @@ class Row:
         self._kind = row_kind.value
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
-        """Give the fields names, in order."""
+        """Set the names of the fields, in order."""
         self._fields = tuple(field_names)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
-        """Return the values of `names` in the order asked; all values of a positional row."""
+        """Return the values of `names` in this order; all values of a positional row."""
         if self._fields is None or self._fields == tuple(names):
             return list(self._values)
         unknown = [name for name in names if name not in self._fields]
@@ -161,12 +164,15 @@ def row_of(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
 
 
 def copy_row(row: Row) -> Row:
-    """Return a row of its own with the same values, names and kind."""
+    """Return a new row with the same values, names and kind."""
     return _restore_row(row._fields, row._values, row._kind)  # pyright: ignore[reportPrivateUsage]
 
 
 def plain_values(row: Row, names: tuple[str, ...]) -> tuple[Any, ...] | None:
-    """Return the values of a row that says no more than they do: an INSERT with just `names`, or without any."""
+    """Return the values of a row if they define it completely: an INSERT with just `names`, or without names.
+
+    Else None.
+    """
     fields = row._fields  # pyright: ignore[reportPrivateUsage]
     if row._kind or (fields is not None and fields != names):  # pyright: ignore[reportPrivateUsage]
         return None
@@ -174,17 +180,17 @@ def plain_values(row: Row, names: tuple[str, ...]) -> tuple[Any, ...] | None:
 
 
 def row_parts(row: Row) -> tuple[Any, ...]:
-    """Return what makes a row equal to another: names, number of the kind, then the values."""
+    """Return the parts that define a row: names, number of the kind, then the values."""
     return row._fields, row._kind, *row._values  # pyright: ignore[reportPrivateUsage]
 
 
 def row_of_parts(fields: tuple[str, ...] | None, kind: int, *values: Any) -> Row:
-    """Return the row of `row_parts`."""
+    """Return the row made of the result of `row_parts`."""
     return _restore_row(fields, values, kind)
 
 
 def set_row_values(row: Row, values: tuple[Any, ...]) -> None:
-    """Put other values into the fields of a row, in order."""
+    """Set the values of a row's fields, in order."""
     row._values = values  # pyright: ignore[reportPrivateUsage]
 
 

@@ -1,8 +1,8 @@
-"""Codecs of types without inner values: a list of Python values to one Arrow array and back.
+"""Codecs of types without inner values: convert a list of Python values to one Arrow array and back.
 
-Each codec first looks at the set of the values' exact classes, which costs one C loop. Only where something else than
-the plain class occurs, or Arrow refuses a value, are values normalised one by one: numpy's scalars become Python's, and
-a value of the wrong kind, or too large for its type, raises ValueMismatch.
+Each codec first looks at the set of the values' exact classes, which costs one C loop. Values are normalised one by one
+only if another class occurs, or Arrow refuses a value: numpy scalars become Python's, and a value of the wrong kind, or
+too large for its type, raises ValueMismatch.
 """
 
 import math
@@ -22,7 +22,7 @@ from headrace.core.types.type_info import BasicType, BigDecimalTypeInfo
 
 
 class ValueMismatch(Exception):
-    """A value does not fit its declared type; the text is the reason. Caught where the record is known."""
+    """Raised if a value does not fit its declared type; the text is the reason. Caught where the record is known."""
 
 
 class ColumnCodec(Protocol):
@@ -31,16 +31,16 @@ class ColumnCodec(Protocol):
     arrow_type: pa.DataType
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        """Return the array; raises ValueMismatch or what Arrow raises where a value does not fit."""
+        """Return the array; raises ValueMismatch or an error of Arrow if a value does not fit."""
         ...
 
     def decode(self, array: pa.Array) -> list[Any]:
-        """Return Python values; `array` is of `arrow_type`."""
+        """Return the Python values of an array of `arrow_type`."""
         ...
 
 
 class PlainCodec:
-    """Values that Arrow itself converts, once they are of one of the `plain` classes."""
+    """Codec of values that Arrow itself converts, if they are of one of the `plain` classes."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class PlainCodec:
 
 
 class FloatCodec(PlainCodec):
-    """Floats of 32 bits: a number that is too large does not fit, where Arrow would make an infinity of it."""
+    """Codec of 32-bit floats: refuses numbers that are too large, which Arrow would turn into infinities."""
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         array = super().encode(values)
@@ -84,7 +84,7 @@ class FloatCodec(PlainCodec):
 
 
 class TextCodec:
-    """Numbers of any size, carried as their text."""
+    """Codec of numbers of any size, stored as text."""
 
     arrow_type = pa.string()
 
@@ -103,7 +103,7 @@ class TextCodec:
 
 
 class InstantCodec:
-    """Instants, carried as a struct of seconds and nanoseconds."""
+    """Codec of instants, stored as a struct of seconds and nanoseconds."""
 
     def __init__(self, arrow_type: pa.DataType) -> None:
         self.arrow_type = arrow_type
@@ -120,7 +120,7 @@ class InstantCodec:
 
 
 class PickleCodec:
-    """Any value, carried as its pickle; None is pickled like all others, so the column has no nulls."""
+    """Codec of any value, stored as its pickle; None is pickled like other values, so the column has no nulls."""
 
     arrow_type = pa.binary()
 
@@ -173,7 +173,7 @@ def _real(value: Any) -> float:
 
 def _boolean(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise mismatch("a truth value", value)
+        raise mismatch("a boolean", value)
     return bool(value)
 
 
@@ -201,7 +201,7 @@ def _character(value: Any) -> str:
 
 
 def _byte_string(value: Any) -> bytes:
-    """Bytes of numbers as Java has them, from -128, or as Python has them, to 255."""
+    """Convert numbers in Java's range (from -128) or Python's range (to 255) to bytes."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(cast(bytes, value))
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
@@ -223,7 +223,7 @@ def _seconds_and_nanos(value: Any) -> tuple[int, int]:
 
 
 def basic_codec(basic_type: BasicType, arrow_type: pa.DataType) -> ColumnCodec:
-    """Return the codec of a basic type. Numbers too large for it do not fit."""
+    """Return the codec of a basic type. It refuses numbers that are too large."""
     match basic_type:
         case BasicType.STRING:
             return PlainCodec(arrow_type, frozenset({str}), _instance_of(str, "a str"))
@@ -253,19 +253,19 @@ def date_codec(arrow_type: pa.DataType) -> ColumnCodec:
 
 
 def time_codec(arrow_type: pa.DataType) -> ColumnCodec:
-    """Return the codec of times of the day; what is finer than a millisecond is cut off."""
+    """Return the codec of times of the day; digits below a millisecond are cut off."""
     return PlainCodec(arrow_type, frozenset({time}), _instance_of(time, "a datetime.time"))
 
 
 def timestamp_codec(arrow_type: pa.DataType) -> ColumnCodec:
-    """Return the codec of timestamps; an aware datetime for a zoneless type is stored as its UTC reading."""
+    """Return the codec of timestamps; an aware datetime for a type without time zone is stored as its UTC time."""
     return PlainCodec(
         arrow_type, frozenset({datetime}), _instance_of(datetime, "a datetime.datetime")
     )
 
 
 def decimal_codec(arrow_type: pa.DataType, type_info: BigDecimalTypeInfo) -> ColumnCodec:
-    """Return the codec of decimals of fixed scale; finer digits are rounded half up, as Flink does."""
+    """Return the codec of decimals of fixed scale; further digits are rounded half up, as by Flink."""
     quantum: Final = Decimal(1).scaleb(-type_info.scale)
 
     def rescale(value: Any) -> Decimal:

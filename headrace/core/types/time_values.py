@@ -10,7 +10,7 @@ _NANOS_PER_SECOND: Final = 1_000_000_000
 
 
 class Time:
-    """A number of milliseconds: sizes of windows, gaps of sessions, time to live of state."""
+    """A number of milliseconds, for sizes of windows, gaps of sessions and time to live of state."""
 
     __slots__ = ("_milliseconds",)
 
@@ -54,7 +54,7 @@ class Time:
 
 
 class Duration:
-    """A length of time down to the nanosecond: bounds of watermarks, timeouts, intervals."""
+    """A length of time with nanoseconds, for bounds of watermarks, timeouts and intervals."""
 
     __slots__ = ("_nanos",)
 
@@ -87,11 +87,11 @@ class Duration:
 
     @staticmethod
     def of_timedelta(delta: timedelta) -> "Duration":
-        """Convert a timedelta, exactly."""
+        """Convert a timedelta exactly."""
         return Duration(delta // timedelta(microseconds=1) * 1_000)
 
     def to_millis(self) -> int:
-        """Whole milliseconds, rounded towards the past."""
+        """Return whole milliseconds, rounded down."""
         return self._nanos // _NANOS_PER_MILLI
 
     def to_nanos(self) -> int:
@@ -110,7 +110,7 @@ class Duration:
 
 
 class Instant:
-    """A point on the time line: `seconds` since 1970-01-01T00:00:00Z and `nanos` in [0, 10^9)."""
+    """A point in time: `seconds` since 1970-01-01T00:00:00Z and `nanos` in [0, 10^9)."""
 
     __slots__ = ("nanos", "seconds")
 
@@ -119,7 +119,7 @@ class Instant:
         self.nanos = nanos
 
     def to_epoch_milli(self) -> int:
-        """Whole milliseconds since the epoch, rounded towards the past."""
+        """Return whole milliseconds since the epoch, rounded down."""
         return self.seconds * 1_000 + self.nanos // _NANOS_PER_MILLI
 
     @staticmethod
@@ -142,7 +142,7 @@ class Instant:
 
 
 def to_millis(amount: Time | Duration | timedelta | int) -> int:
-    """Milliseconds of any amount of time a program may write; a bare int is milliseconds already."""
+    """Return the milliseconds of any amount of time; a bare int is already in milliseconds."""
     match amount:
         case Time():
             return amount.to_milliseconds()
@@ -154,5 +154,5 @@ def to_millis(amount: Time | Duration | timedelta | int) -> int:
             return amount
         case _:
             raise ProgramError(
-                f"an amount of time is a Time, a Duration, a timedelta or milliseconds, not {amount!r}"
+                f"an amount of time must be a Time, a Duration, a timedelta or a number of milliseconds, not {amount!r}"
             )

@@ -1,4 +1,4 @@
-"""`Types`, with which programs declare types, and the types made of fields: rows and tuples.
+"""`Types`, the factory for declared types, and the types with fields: rows and tuples.
 
 All type informations can be imported from here.
 """
@@ -54,7 +54,7 @@ MAX_TUPLE_ARITY: Final = 25  # Flink's Tuple25 is its widest
 
 
 class RowTypeInfo(TypeInformation):
-    """Rows with named fields: `f0`, `f1`, … where no names are given."""
+    """Type of rows with named fields: `f0`, `f1`, … without given names."""
 
     __slots__ = ("field_names", "field_types", "_names_given")
 
@@ -87,7 +87,7 @@ class RowTypeInfo(TypeInformation):
         return list(self.field_types)
 
     def get_field_index(self, field_name: str) -> int:
-        """Return the position of the field; ValueError when there is none of that name."""
+        """Return the position of the field; ValueError if there is no such field."""
         if field_name not in self.field_names:
             raise ValueError(f"no field '{field_name}' in {self}")
         return self.field_names.index(field_name)
@@ -96,7 +96,7 @@ class RowTypeInfo(TypeInformation):
         return True
 
     def to_internal_type(self, obj: Any) -> tuple[Any, ...] | None:
-        """Return the carried values of a Row, tuple, list, dict or object with such attributes."""
+        """Return the internal values of a Row, tuple, list, dict or object with such attributes."""
         if obj is None:
             return None
         values = zip(self.field_types, field_values(obj, self.field_names), strict=True)
@@ -125,7 +125,7 @@ def field_values(obj: Any, names: tuple[str, ...]) -> Sequence[Any]:
 
 
 class TupleTypeInfo(TypeInformation):
-    """Python tuples of fixed length."""
+    """Type of Python tuples of fixed length."""
 
     __slots__ = ("field_types",)
 
@@ -138,7 +138,7 @@ class TupleTypeInfo(TypeInformation):
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """`f0`, `f1`, …: the names of the columns."""
+        """Return `f0`, `f1`, …: the names of the columns."""
         return tuple(f"f{index}" for index in range(len(self.field_types)))
 
     def get_field_types(self) -> list[TypeInformation]:
@@ -172,133 +172,132 @@ class Types:
 
     @staticmethod
     def STRING() -> TypeInformation:
-        """`str`."""
+        """Return the type of `str`."""
         return basic_type_info(BasicType.STRING)
 
     @staticmethod
     def BYTE() -> TypeInformation:
-        """`int` of 8 bits."""
+        """Return the type of an 8-bit `int`."""
         return basic_type_info(BasicType.BYTE)
 
     @staticmethod
     def BOOLEAN() -> TypeInformation:
-        """`bool`."""
+        """Return the type of `bool`."""
         return basic_type_info(BasicType.BOOLEAN)
 
     @staticmethod
     def SHORT() -> TypeInformation:
-        """`int` of 16 bits."""
+        """Return the type of a 16-bit `int`."""
         return basic_type_info(BasicType.SHORT)
 
     @staticmethod
     def INT() -> TypeInformation:
-        """`int` of 32 bits."""
+        """Return the type of a 32-bit `int`."""
         return basic_type_info(BasicType.INT)
 
     @staticmethod
     def LONG() -> TypeInformation:
-        """`int` of 64 bits."""
+        """Return the type of a 64-bit `int`."""
         return basic_type_info(BasicType.LONG)
 
     @staticmethod
     def FLOAT() -> TypeInformation:
-        """`float` of 32 bits."""
+        """Return the type of a 32-bit `float`."""
         return basic_type_info(BasicType.FLOAT)
 
     @staticmethod
     def DOUBLE() -> TypeInformation:
-        """`float` of 64 bits."""
+        """Return the type of a 64-bit `float`."""
         return basic_type_info(BasicType.DOUBLE)
 
     @staticmethod
     def CHAR() -> TypeInformation:
-        """`str` of one character."""
+        """Return the type of a `str` of one character."""
         return basic_type_info(BasicType.CHAR)
 
     @staticmethod
     def BIG_INT() -> TypeInformation:
-        """`int` of any size."""
+        """Return the type of an `int` of any size."""
         return basic_type_info(BasicType.BIG_INT)
 
     @staticmethod
     def BIG_DEC() -> TypeInformation:
-        """`decimal.Decimal` of any precision."""
+        """Return the type of a `decimal.Decimal` of any precision."""
         return basic_type_info(BasicType.BIG_DEC)
 
     @staticmethod
     def INSTANT() -> TypeInformation:
-        """`Instant`."""
+        """Return the type of an `Instant`."""
         return basic_type_info(BasicType.INSTANT)
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:
-        """`datetime.date`."""
+        """Return the type of a `datetime.date`."""
         return SqlTimeTypeInfo.DATE()
 
     @staticmethod
     def SQL_TIME() -> TypeInformation:
-        """`datetime.time`, kept to the millisecond."""
+        """Return the type of a `datetime.time`, kept to the millisecond."""
         return SqlTimeTypeInfo.TIME()
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:
-        """`datetime.datetime`, kept to the microsecond."""
+        """Return the type of a `datetime.datetime`, kept to the microsecond."""
         return SqlTimeTypeInfo.TIMESTAMP()
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
-        """Any Python object."""
+        """Return the type of any Python object, stored as a pickle."""
         return PickledBytesTypeInfo()
 
     @staticmethod
     def ROW(field_types: Sequence[TypeInformation]) -> RowTypeInfo:
-        """`Row` with fields f0, f1 and so on."""
+        """Return the type of a `Row` with fields f0, f1 and so on."""
         return RowTypeInfo(field_types)
 
     @staticmethod
     def ROW_NAMED(
         field_names: Sequence[str], field_types: Sequence[TypeInformation]
     ) -> RowTypeInfo:
-        """`Row` with named fields."""
+        """Return the type of a `Row` with named fields."""
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
     def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:
-        """`tuple` of at most 25 fields."""
+        """Return the type of a `tuple` of at most 25 fields."""
         if len(field_types) > MAX_TUPLE_ARITY:
             raise ValueError(
-                f"a tuple type has at most {MAX_TUPLE_ARITY} fields, not {len(field_types)}: "
-                "take Types.ROW"
+                f"a tuple type has at most {MAX_TUPLE_ARITY} fields, not {len(field_types)}: use Types.ROW"
             )
         return TupleTypeInfo(field_types)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> PrimitiveArrayTypeInfo:
-        """`list` of numbers or truth values without None; `bytes` for BYTE elements."""
+        """Return the type of a `list` of numbers or booleans without None; `bytes` for BYTE elements."""
         if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type in NOT_PRIMITIVE:
-            raise TypeError(f"{element_type} is not a primitive type: take Types.BASIC_ARRAY")
+            raise TypeError(f"{element_type} is not a primitive type: use Types.BASIC_ARRAY")
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation) -> BasicArrayTypeInfo:
-        """`list` of basic values or None."""
+        """Return the type of a `list` of basic values or None."""
         if not isinstance(element_type, BasicTypeInfo):
-            raise TypeError(f"{element_type} is not a basic type: take Types.OBJECT_ARRAY")
+            raise TypeError(f"{element_type} is not a basic type: use Types.OBJECT_ARRAY")
         return BasicArrayTypeInfo(element_type)
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> ObjectArrayTypeInfo:
-        """`list` of values of any type or None."""
+        """Return the type of a `list` of values of any type or None."""
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod
     def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
-        """`dict`."""
+        """Return the type of a `dict`."""
         return MapTypeInfo(key_type_info, value_type_info)
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
-        """`list` of values of any type or None."""
+        """Return the type of a `list` of values of any type or None."""
         return ListTypeInfo(element_type_info)
 
 

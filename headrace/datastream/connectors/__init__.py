@@ -1,4 +1,7 @@
-"""PyFlink's `datastream.connectors`: re-exports. What stood here until Flink 1.15 says where it is now."""
+"""PyFlink's `datastream.connectors`: re-exports.
+
+Names that it had until Flink 1.15 raise an error with their new module.
+"""
 
 from headrace.connectors.pyflink_refusals import refuse_moved_name as __getattr__
 from headrace.functions.sink import DeliveryGuarantee, Sink

@@ -1,8 +1,8 @@
-"""ArrowSource: a bounded source over columns that travel inside the program, as an Arrow IPC stream.
+"""ArrowSource: a bounded source over columns that are shipped with the program, as an Arrow IPC stream.
 
-Whatever has Arrow's stream interface (`__arrow_c_stream__`) gives such columns: pandas, polars, DuckDB, pyarrow. They
-become bytes once, in the client; a job's graph keeps many bytes in a blob of its own, which each TaskManager fetches
-once. Subtask i of n reads the i-th part of the rows, in order; a row's number is its place in the whole.
+Any object with Arrow's stream interface (`__arrow_c_stream__`) gives such columns: those of pandas, polars, DuckDB,
+pyarrow. They are serialized once, in the client; a job's graph stores large payloads in a blob, which each TaskManager
+fetches once. Subtask i of n reads the i-th part of the rows, in order; a row's number is its position in the whole.
 Source: Arrow PyCapsule Interface.
 """
 
@@ -22,11 +22,14 @@ from headrace.functions.sources.number_range_reader import NumberRangeReader, sh
 from headrace.functions.watermarks import ColumnTimestampAssigner
 
 SIZE_MAX: Final = 1 << 30
-"""Bytes: every TaskManager that reads the columns has them in memory."""
+"""Largest size in bytes, because every TaskManager that reads the columns has them in memory."""
 
 
 class ArrowSource(Source):
-    """Emits the rows of an Arrow stream. `event_time_column`: whose time rows get; None for none."""
+    """Emits the rows of an Arrow stream. `event_time_column`: the column with the rows' event time.
+
+    None for no event time.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class ArrowSource(Source):
 
 
 class ArrowReader(NumberRangeReader):
-    """Emits slices of the columns, which lie in the source's bytes and are not copied."""
+    """Emits slices of the columns, which are in the source's bytes and are not copied."""
 
     def __init__(
         self,
@@ -84,9 +87,9 @@ class ArrowReader(NumberRangeReader):
 def read_arrow(
     data: Any, event_time_column: str | None = None, size_bytes_max: int = SIZE_MAX
 ) -> ArrowSource:
-    """Return the source of the rows of `data`, which are read to their end. ProgramError where they are no stream.
+    """Return a source of the rows of `data`, which are all read now. ProgramError if `data` has no Arrow stream.
 
-    An object that gives its rows once, such as a RecordBatchReader, has none left afterwards.
+    An object whose rows can be read once, such as a RecordBatchReader, is empty afterwards.
     """
     described = f"{type(data).__module__}.{type(data).__qualname__}"
     if not hasattr(data, "__arrow_c_stream__"):
@@ -108,8 +111,8 @@ def read_arrow(
             if size_bytes > size_bytes_max:
                 raise ProgramError(
                     f"the rows of {described} are more than {size_text(size_bytes_max)}, which every TaskManager would "
-                    "hold in memory: write them to Parquet files and read these with a FileSource, or have Spark "
-                    "read them and use from_dataframe"
+                    "hold in memory: write them to Parquet files and read these with a FileSource, or let Spark read "
+                    "them and use from_dataframe"
                 )
             batches.append(conform(batch, wanted))
     except (TypeError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""CollectionSource: a bounded source over values that travel inside the program itself."""
+"""CollectionSource: a bounded source over values that are shipped with the program."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,8 +17,8 @@ BATCH_ROWS_MAX: Final = 4096
 class CollectionSource(Source):
     """Emits `values` in order, on subtask 0 only.
 
-    The values become columns here, on the client: one that does not fit a declared type is a RecordTypeError while
-    the program is built. Without a type they are pickled.
+    The values are converted to columns on the client: a value that does not fit a declared type raises RecordTypeError
+    while the program is built. Without a type they are pickled.
     """
 
     def __init__(self, values: Sequence[Any], type_info: TypeInformation | None = None) -> None:
@@ -40,9 +40,10 @@ class CollectionSource(Source):
 
 
 class CollectionReader(SourceReader):
-    """Cuts the collection from `next_row` on into batches of at most `BATCH_ROWS_MAX` rows; None is an empty share.
+    """Splits the collection from `next_row` on into batches of at most `BATCH_ROWS_MAX` rows; None is an empty share.
 
-    The collection is one split. Its state is the next row, with which any subtask can go on: all have the values.
+    The collection is one split. Its state is the next row, from which any subtask can continue, because all have the
+    values.
     """
 
     def __init__(self, batch_type: BatchType, arrow_stream: bytes, next_row: int | None) -> None:

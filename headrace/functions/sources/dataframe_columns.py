@@ -1,4 +1,4 @@
-"""Columns of DataFrames, whoever made them: checks that they can be a stream, and makes them those of its type."""
+"""Columns of DataFrames of any library: checks that they can be a stream, and converts them to the stream's types."""
 
 import pyarrow as pa
 
@@ -7,7 +7,7 @@ from headrace.core.types.arrow_types import cast_column
 
 
 def check_dataframe_schema(schema: pa.Schema, event_time_column: str | None) -> None:
-    """Raise ProgramError where a DataFrame with these columns cannot be a stream, before anything runs."""
+    """Raise ProgramError if a DataFrame with these columns cannot be a stream, before anything runs."""
     names = schema.names
     if not names:
         raise ProgramError("the DataFrame has no columns, so its rows hold nothing: select some")
@@ -30,13 +30,13 @@ def check_dataframe_schema(schema: pa.Schema, event_time_column: str | None) -> 
         or kinds.is_integer(column_type)
     ):
         raise ProgramError(
-            f"the column '{event_time_column}' is of type {column_type}, which is no event time: "
-            "take a timestamp, a date, or epoch milliseconds as an integer"
+            f"the column '{event_time_column}' is of type {column_type}, which cannot be an event time: use a "
+            "timestamp, a date, or epoch milliseconds as an integer"
         )
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return `batch` with exactly the columns of `schema`, cast where its maker chose another Arrow type."""
+    """Return `batch` with exactly the columns of `schema`, cast if its library chose another Arrow type."""
     if batch.schema == schema:
         return batch
     columns = [

@@ -1,7 +1,7 @@
 """NumberRangeReader: base of readers whose input is numbered, so that each subtask reads a range of it.
 
-The shares of all subtasks tile the input. A range is a split with a watermark of its own; its state is what is still to
-come of it, with which any subtask can go on.
+The shares of all subtasks cover the input once. A range is a split with a watermark of its own; its state is the rest
+of the range, from which any subtask can continue.
 """
 
 from abc import abstractmethod
@@ -18,7 +18,7 @@ BATCH_ROWS: Final = 4096
 
 
 class NumberRange(msgspec.Struct, frozen=True, array_like=True):
-    """A split, with its position: the numbers from `next_number` up to and without `stop` are still to come."""
+    """A split, with its position: the numbers from `next_number` up to but excluding `stop` are still to be read."""
 
     next_number: int
     stop: int
@@ -28,7 +28,7 @@ _RANGE: Final = msgspec.msgpack.Decoder(NumberRange)
 
 
 def share_of(numbers: range, subtask_index: int, parallelism: int) -> range:
-    """Return the part of `numbers`, which follow each other, that one subtask reads."""
+    """Return the part of the consecutive `numbers` that one subtask reads."""
     count = len(numbers)
     return numbers[
         count * subtask_index // parallelism : count * (subtask_index + 1) // parallelism
@@ -36,7 +36,7 @@ def share_of(numbers: range, subtask_index: int, parallelism: int) -> range:
 
 
 class NumberRangeReader(SourceReader):
-    """Reads its ranges in turns: its share or, restored, whichever were dealt to it.
+    """Reads its ranges in turn: its share or, after a restore, the ranges assigned to it.
 
     The last range keeps its watermark to the end of the input.
     """
@@ -88,5 +88,5 @@ class NumberRangeReader(SourceReader):
 
 
 def _split_id(numbers: range) -> str:
-    """Ranges do not overlap, so the end tells them apart, however far they have been read."""
+    """Return an id made of the range's end, which is unique because ranges do not overlap, at any position."""
     return f"numbers-up-to-{numbers.stop - 1}"

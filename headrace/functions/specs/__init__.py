@@ -1,1 +1,1 @@
-"""Specs of operators, one class per kind. Graphs carry them from the API to the operators; they are not for users."""
+"""Specs of operators, one class per kind. Graphs carry them from the API to the operators; not for users."""

@@ -18,20 +18,20 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.specs.operator_specs import ColumnAggregate, FunctionSpec
 
 SLICE: Final = "$slice"
-"""Column of partial results: where their slice of event time begins, epoch ms."""
+"""Column of partial results: the start of their slice of event time, epoch ms."""
 ROWS: Final = "$rows"
-"""Column of partial results: how many rows they stand for."""
+"""Column of partial results: the number of rows that they stand for."""
 MERGEABLE_AGGREGATES: Final = (
     "counts, counts of distinct texts, integers or truth values, "
     "and sums, means, minima and maxima of signed integers"
 )
-"""Aggregates for which there is no `slicing_obstacle`, in words."""
+"""Aggregates without a `slicing_obstacle`, in words."""
 MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
-"""Key columns for which there is no `slicing_obstacle`, in words."""
+"""Key columns without a `slicing_obstacle`, in words."""
 HALF_BITS: Final = 32
 """Bits by which integers are shifted for the sum of their upper halves: see `SlicedAggregation.upper_name`."""
 TIME_LIMIT_MS: Final = (2**63 - 1) // 1000
-"""Limit of milliseconds from 1970: columns of times count microseconds, in 64 bits."""
+"""Limit of milliseconds since 1970, because columns of times hold microseconds in 64 bits."""
 START: Final = "$start"
 """Column of partial results of sessions: event time of the first row they stand for, epoch ms."""
 LAST: Final = "$last"
@@ -42,8 +42,8 @@ LAST: Final = "$last"
 class EventTimeWindows:
     """Tumbling and sliding windows in event time, and the slices that several windows share. All in ms.
 
-    Windows begin every `slide` from `offset` on and last `size`. A slice is the longest stretch of time that lies in
-    the same windows from its beginning to its end, or a part of it.
+    Windows of length `size` begin every `slide` from `offset` on. A slice is a stretch of time that lies in the same
+    windows from beginning to end.
     """
 
     size: int
@@ -52,52 +52,52 @@ class EventTimeWindows:
 
     @property
     def slice_ms(self) -> int:
-        """Length of a slice."""
+        """Return the length of a slice."""
         return gcd(self.size, self.slide)
 
     @property
     def is_until_end_of_input(self) -> bool:
-        """Return whether there is one window only, which ends with the input: see END_OF_INPUT."""
+        """Return whether there is only one window, which ends with the input: see END_OF_INPUT."""
         return self.size == MAX_WATERMARK
 
     def last_due(self, watermark_ms: int) -> int:
-        """Return the latest beginning of a window whose end the watermark has passed."""
+        """Return the latest start of a window whose end the watermark has passed."""
         return max(watermark_ms - self.size + 1, MIN_TIMESTAMP)
 
 
 END_OF_INPUT: Final = EventTimeWindows(MAX_WATERMARK, MAX_WATERMARK, 0)
-"""One window, [0, the last watermark), for rows of any time or none: operators take all of them for those of time 0.
+"""One window, [0, the last watermark), for rows of any time or none, which operators treat as rows of time 0.
 
-What it gives has no window columns and no timestamps. Source: Flink GlobalWindows.createWithEndOfStreamTrigger.
+Its results have no window columns and no timestamps. Source: Flink GlobalWindows.createWithEndOfStreamTrigger.
 """
 
 
 @dataclass(frozen=True)
 class SlicedAggregation:
-    """Aggregates of columns per key and window, whose halves may be merged in any order with the same result."""
+    """Aggregates of columns per key and window, whose partial results may be merged in any order."""
 
     windows: EventTimeWindows
     key_columns: tuple[str, ...]
     aggregates: tuple[ColumnAggregate, ...]
 
     def partial_name(self, index: int) -> str:
-        """Name of the column with the partial result of an aggregate."""
+        """Return the name of the column with the partial result of an aggregate."""
         return f"${index}"
 
     def upper_name(self, index: int) -> str:
-        """Name of the column with the sum of the upper halves that belongs to a partial mean, whose sum may wrap."""
+        """Return the name of the column with the sum of upper halves for a partial mean, whose sum may wrap."""
         return f"${index}_upper"
 
     def count_name(self, index: int) -> str:
-        """Name of the column with the count that belongs to a partial mean."""
+        """Return the name of the column with the count for a partial mean."""
         return f"${index}_count"
 
     @property
     def distinct_names(self) -> tuple[str, ...]:
-        """Names of the columns with the values that are counted once each: lists of different ones, without nulls.
+        """Return the names of the columns of values to be counted once each: lists of distinct values, without nulls.
 
-        Longer lists are cut: the pieces behind the first one are partial results of their own, which stand for no rows
-        and have null where counts and sums are added up.
+        Long lists are cut: the pieces after the first are partial results of their own, which stand for no rows and
+        have null in the columns of counts and sums.
         """
         return tuple(
             self.partial_name(index)
@@ -129,16 +129,16 @@ def _partial_type(aggregate: ColumnAggregate, columns: pa.Schema) -> pa.DataType
 def can_be_sliced(
     aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
 ) -> bool:
-    """Return whether halves of these aggregates merge to the very same result, however rows were cut."""
+    """Return whether partial results of these aggregates merge to exactly the same result, however rows were cut."""
     return slicing_obstacle(aggregates, key_columns, columns) is None
 
 
 def slicing_obstacle(
     aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
 ) -> str | None:
-    """Name the first aggregate or key column for which halves could merge to another result; None: there is none.
+    """Name the first aggregate or key column whose partial results could merge to another result, or None.
 
-    Sums of floating numbers depend on their order, first and last on who comes first, quantiles on all values.
+    Sums of floating numbers depend on their order, first and last on the order of arrival, quantiles on all values.
     """
     for one in aggregates:
         if not _merges(one, columns):
@@ -168,7 +168,7 @@ def _is_plain_key(key_type: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class LocalAggregateSpec(OperatorSpec):
-    """The half before the exchange: rows in, partial results out."""
+    """The half before the exchange: turns rows into partial results."""
 
     aggregation: SlicedAggregation
     kind: ClassVar[str] = "local_aggregate"
@@ -177,7 +177,7 @@ class LocalAggregateSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class SlicedAggregateSpec(OperatorSpec):
-    """The half behind the exchange: partial results in; key columns, window and aggregates out."""
+    """The half after the exchange: turns partial results into key columns, window and aggregates."""
 
     aggregation: SlicedAggregation
     kind: ClassVar[str] = "sliced_aggregate"
@@ -201,7 +201,7 @@ class ExtremeRows:
 class LocalExtremeRowsSpec(OperatorSpec):
     """Local phase, before the exchange: drops rows that cannot be selected.
 
-    The others have the start of their window in `$slice`, and in `$rows` the number of rows that they stand for.
+    The others get the start of their window in `$slice`, and in `$rows` the number of rows that they stand for.
     """
 
     rows: ExtremeRows
@@ -211,7 +211,7 @@ class LocalExtremeRowsSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class ExtremeRowsSpec(OperatorSpec):
-    """Global phase, behind the exchange: emits whole rows when the window has ended."""
+    """Global phase, after the exchange: emits whole rows when the window has ended."""
 
     rows: ExtremeRows
     kind: ClassVar[str] = "extreme_rows"
@@ -235,7 +235,7 @@ class RankedRows:
 
 @dataclass(frozen=True)
 class LocalRankedRowsSpec(OperatorSpec):
-    """Local phase: drops rows that cannot be selected; `$slice` and `$rows` as of LocalExtremeRowsSpec."""
+    """Local phase: drops rows that cannot be selected; `$slice` and `$rows` are those of LocalExtremeRowsSpec."""
 
     rows: RankedRows
     kind: ClassVar[str] = "local_ranked_rows"
@@ -244,7 +244,7 @@ class LocalRankedRowsSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class RankedRowsSpec(OperatorSpec):
-    """Global phase, behind the exchange: emits whole rows when the window has ended."""
+    """Global phase, after the exchange: emits whole rows when the window has ended."""
 
     rows: RankedRows
     kind: ClassVar[str] = "ranked_rows"
@@ -252,7 +252,7 @@ class RankedRowsSpec(OperatorSpec):
 
 
 def shared_key_columns(left_keys: Sequence[str], right_keys: Sequence[str]) -> frozenset[str]:
-    """Return the columns that have one name and one place in the keys of both sides, and so equal values."""
+    """Return the columns with the same name and position in the keys of both sides, which have equal values."""
     return frozenset(
         left for left, right in zip(left_keys, right_keys, strict=True) if left == right
     )
@@ -260,10 +260,10 @@ def shared_key_columns(left_keys: Sequence[str], right_keys: Sequence[str]) -> f
 
 @dataclass(frozen=True)
 class RowJoinSpec(OperatorSpec):
-    """Every pair of rows with one key, whenever they come: columns of the left row, then those of the right one.
+    """Every pair of rows with the same key, at any time: columns of the left row, then those of the right one.
 
-    `left_keys` and `right_keys`: names of the columns that make the key, in the same order; of `shared_key_columns` the
-    right row's are left out. Two keyed inputs.
+    `left_keys` and `right_keys`: names of the columns that make the key, in the same order; the right row's
+    `shared_key_columns` are left out. Two keyed inputs.
     """
 
     left_keys: tuple[str, ...]
@@ -274,7 +274,7 @@ class RowJoinSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class WindowRowJoinSpec(OperatorSpec):
-    """Every pair of rows with one key and tumbling window. Two keyed inputs; see RowJoinSpec."""
+    """Every pair of rows with the same key and tumbling window. Two keyed inputs; see RowJoinSpec."""
 
     windows: EventTimeWindows
     left_keys: tuple[str, ...]
@@ -287,7 +287,7 @@ class WindowRowJoinSpec(OperatorSpec):
 class SessionAggregation:
     """Aggregates per key and session: rows of a key that are at most `gap_ms` apart, in event time.
 
-    Partial results are of rows that are of one session for certain, as they lie in one slice no longer than the gap.
+    A partial result has rows that are certainly in one session, because they are in one slice no longer than the gap.
     """
 
     gap_ms: int
@@ -296,7 +296,7 @@ class SessionAggregation:
 
     @property
     def sliced(self) -> SlicedAggregation:
-        """The same aggregates over those slices."""
+        """Return the same aggregates over those slices."""
         width = self.gap_ms + 1
         windows = EventTimeWindows(width, width, 0)
         return SlicedAggregation(windows, self.key_columns, self.aggregates)
@@ -309,7 +309,7 @@ class SessionAggregation:
 
 @dataclass(frozen=True)
 class LocalSessionAggregateSpec(OperatorSpec):
-    """The half before the exchange: rows in, partial results out."""
+    """The half before the exchange: turns rows into partial results."""
 
     aggregation: SessionAggregation
     kind: ClassVar[str] = "local_session_aggregate"
@@ -318,7 +318,7 @@ class LocalSessionAggregateSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class SessionAggregateSpec(OperatorSpec):
-    """The half behind the exchange: partial results in; output columns as of WindowAggregateSpec."""
+    """The half after the exchange: turns partial results into the output columns of WindowAggregateSpec."""
 
     aggregation: SessionAggregation
     kind: ClassVar[str] = "session_aggregate"
@@ -326,7 +326,7 @@ class SessionAggregateSpec(OperatorSpec):
 
 
 class PartitionForm(enum.Enum):
-    """Form in which a function is given all rows of a partition or key, and gives back rows."""
+    """Form in which a function receives all rows of a partition or key, and returns rows."""
 
     RECORDS = "records"
     ARROW = "pyarrow.Table"
@@ -344,7 +344,7 @@ class MapPartitionSpec(FunctionSpec):
 
 @dataclass(frozen=True)
 class SortPartitionSpec(OperatorSpec):
-    """`sort_partition`: by `column`, or by what `selector` (KeySelector or callable) returns; one of them is None."""
+    """`sort_partition`: by `column`, or by the result of `selector` (KeySelector or callable); one of them is None."""
 
     column: str | None
     selector: Any
@@ -353,13 +353,13 @@ class SortPartitionSpec(OperatorSpec):
     default_name: ClassVar[str] = "SortPartition"
 
     def user_functions(self) -> tuple[object, ...]:
-        """The selector, if any."""
+        """Return the selector, if any."""
         return () if self.selector is None else (self.selector,)
 
 
 @dataclass(frozen=True)
 class FoldPartitionSpec(FunctionSpec):
-    """`reduce` and `aggregate` of all records of a subtask. `folded_type`: of what is kept of them."""
+    """`reduce` and `aggregate` of all records of a subtask. `folded_type`: the type of the kept value."""
 
     folded_type: TypeInformation
     kind: ClassVar[str] = "fold_partition"

@@ -1,8 +1,7 @@
 """Specs of operators: the user's functions and the parameters that were set on the stream.
 
 Each kind has one frozen dataclass; `headrace.operators.registry` has an operator for each. Plain callables are allowed
-wherever a function class is (`MapFunction` or `Callable`): the operator adapts them. Vectorised keyed operators have
-theirs in `columnar_specs`.
+instead of function classes: the operator adapts them. The specs of vectorised keyed operators are in `columnar_specs`.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ class FunctionSpec(OperatorSpec):
     function: Any
 
     def user_functions(self) -> tuple[object, ...]:
-        """The one function."""
+        """Return the one function."""
         return (self.function,)
 
 
@@ -59,7 +58,7 @@ class FilterSpec(FunctionSpec):
 class MapBatchesSpec(FunctionSpec):
     """`map_batches`: MapBatchesFunction or callable, from a batch of the data columns to one of the output schema.
 
-    Rows keep their timestamps where their number is unchanged; a function that changes it gives up event time.
+    Rows keep their timestamps if their number is unchanged; otherwise they lose event time.
     """
 
     kind: ClassVar[str] = "map_batches"
@@ -70,8 +69,8 @@ class MapBatchesSpec(FunctionSpec):
 class FilterExpressionSpec(OperatorSpec):
     """`filter(col("x") > 3)`: a pyarrow.compute expression over the data columns.
 
-    `implied`: a condition that holds wherever that does, for the source before it, or None. `is_implied_whole`: the
-    expression is true wherever `implied` holds, too.
+    `implied`: a condition for the source before it that holds wherever the expression does, or None.
+    `is_implied_whole`: True if the expression also holds wherever `implied` does.
     """
 
     expression: Any
@@ -101,7 +100,7 @@ class ProjectSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class CacheSpec(OperatorSpec):
-    """`cache`: follows the stored stream, and passes its rows on, in the first job and in later ones."""
+    """`cache`: follows a cached stream, and forwards its rows, in the first job and in later ones."""
 
     kind: ClassVar[str] = "cache"
     default_name: ClassVar[str] = "Cache"
@@ -121,13 +120,13 @@ class KeyBySpec(OperatorSpec):
     default_name: ClassVar[str] = "_stream_key_by_map_operator"
 
     def user_functions(self) -> tuple[object, ...]:
-        """The key selector, if any."""
+        """Return the key selector, if any."""
         return () if self.selector is None else (self.selector,)
 
 
 @dataclass(frozen=True)
 class KeyedValuesSpec(OperatorSpec):
-    """Turns a keyed stream back into a plain one; with `with_keys` into rows (key, value)."""
+    """Turns a keyed stream into a plain one; `with_keys` into rows (key, value)."""
 
     with_keys: bool = False
     kind: ClassVar[str] = "keyed_values"
@@ -136,7 +135,7 @@ class KeyedValuesSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarksSpec(OperatorSpec):
-    """`assign_timestamps_and_watermarks`: a WatermarkStrategy. `is_bounded`: all sources behind it have an end."""
+    """`assign_timestamps_and_watermarks`: a WatermarkStrategy. `is_bounded`: all its sources have an end."""
 
     strategy: Any
     is_bounded: bool = False
@@ -144,7 +143,7 @@ class TimestampsAndWatermarksSpec(OperatorSpec):
     default_name: ClassVar[str] = "Timestamps/Watermarks"
 
     def user_functions(self) -> tuple[object, ...]:
-        """The strategy, which holds the user's timestamp assigner."""
+        """Return the strategy, which holds the user's timestamp assigner."""
         return (self.strategy,)
 
 
@@ -221,7 +220,7 @@ class KeyedBroadcastProcessSpec(FunctionSpec):
 class AsyncWaitSpec(FunctionSpec):
     """`AsyncDataStream.ordered_wait` and its relatives: AsyncFunction.
 
-    `capacity` inputs at most are in flight; `timeout_ms` is the time of one with all its repetitions.
+    At most `capacity` inputs are in flight; `timeout_ms` is the time for one input with all its retries.
     """
 
     timeout_ms: int
@@ -232,7 +231,7 @@ class AsyncWaitSpec(FunctionSpec):
     default_name: ClassVar[str] = "async wait operator"
 
     def user_functions(self) -> tuple[object, ...]:
-        """The function, and the strategy that holds the user's predicates."""
+        """Return the function, and the strategy that holds the user's predicates."""
         return (self.function, self.retry_strategy)
 
 
@@ -264,11 +263,11 @@ class SourceSpec(OperatorSpec):
     default_name: ClassVar[str] = "Source"
 
     def user_functions(self) -> tuple[object, ...]:
-        """The source, and the strategy that holds the user's timestamp assigner."""
+        """Return the source, and the strategy that holds the user's timestamp assigner."""
         return (self.source,) if self.strategy is None else (self.source, self.strategy)
 
     def coordinator(self) -> tuple[str, bytes] | None:
-        """Return the source's coordinator; wrapped in the one for watermark alignment, if its strategy aligns."""
+        """Return the source's coordinator; wrapped in that for watermark alignment, if its strategy aligns."""
         own = self.source.coordinator()
         alignment = None if self.strategy is None else self.strategy.alignment
         if alignment is None:
@@ -286,7 +285,7 @@ class SinkSpec(OperatorSpec):
     default_name: ClassVar[str] = "Sink"
 
     def user_functions(self) -> tuple[object, ...]:
-        """The sink."""
+        """Return the sink."""
         return (self.sink,)
 
     def coordinator(self) -> tuple[str, bytes] | None:
@@ -309,9 +308,9 @@ class PrintSinkSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class CollectSinkSpec(OperatorSpec):
-    """`execute_and_collect`: records go to the client through the JobMaster, as operator events.
+    """`execute_and_collect`: sends records to the client through the JobMaster, as operator events.
 
-    `limit`: how many the client takes at most; None: all.
+    `limit`: the largest number of records that the client takes; None: all.
     """
 
     limit: int | None = None
@@ -319,7 +318,7 @@ class CollectSinkSpec(OperatorSpec):
     default_name: ClassVar[str] = "Collect"
 
     def coordinator(self) -> tuple[str, bytes] | None:
-        """The coordinator that keeps collected records for the client."""
+        """Return the coordinator that keeps collected records for the client."""
         return ("collect", b"")
 
 
@@ -328,10 +327,10 @@ class WindowSpec(OperatorSpec):
     """A window with a user function.
 
     `incremental` is the ReduceFunction or AggregateFunction (or callable, for reduce) that folds records as they
-    come, or None; `window_function` a (Process)(All)WindowFunction or None. At least one of them is set. `is_keyed`
+    arrive, or None; `window_function` a (Process)(All)WindowFunction or None. At least one of them is set. `is_keyed`
     is False for `window_all`. `trigger` None means the assigner's default. `late_tag_id` None drops late records
-    (counted). With an `evictor` records are kept as they are, and folded when the window fires. `accumulator_type`: of
-    an AggregateFunction's accumulators, which are pickled without.
+    (counted). With an `evictor` records are kept unchanged, and folded when the window fires. `accumulator_type`: type
+    of an AggregateFunction's accumulators, which are pickled without it.
     """
 
     assigner: Any
@@ -347,7 +346,7 @@ class WindowSpec(OperatorSpec):
     default_name: ClassVar[str] = "Window"
 
     def user_functions(self) -> tuple[object, ...]:
-        """The functions that are set."""
+        """Return the functions that are set."""
         return tuple(f for f in (self.incremental, self.window_function) if f is not None)
 
 
@@ -355,8 +354,8 @@ class WindowSpec(OperatorSpec):
 class TwoStreamWindowSpec(OperatorSpec):
     """A window over two keyed streams. Two inputs.
 
-    `function` is given what both have for a key and window; `trigger` and the tags of late records of either stream
-    as in WindowSpec. Triggers and evictors see TaggedUnions.
+    `function` receives the records of both for a key and window; `trigger` and the tags of late records of either
+    stream as in WindowSpec. Triggers and evictors see TaggedUnions.
     """
 
     assigner: Any
@@ -367,7 +366,7 @@ class TwoStreamWindowSpec(OperatorSpec):
     function: Any
 
     def user_functions(self) -> tuple[object, ...]:
-        """The one function."""
+        """Return the one function."""
         return (self.function,)
 
 
@@ -391,8 +390,8 @@ class WindowJoinSpec(TwoStreamWindowSpec):
 class IntervalJoinSpec(FunctionSpec):
     """`interval_join`: a ProcessJoinFunction for each pair that is close in event time. Two keyed inputs.
 
-    A pair is close where right - left is in [`lower_bound_ms`, `upper_bound_ms`]. `late_tag_ids`: of the left and the
-    right stream; None drops late records (counted).
+    A pair is close if right - left is in [`lower_bound_ms`, `upper_bound_ms`]. `late_tag_ids`: tags for the left and
+    the right stream; None drops late records (counted).
     """
 
     lower_bound_ms: int
@@ -418,7 +417,7 @@ class ColumnAggregate:
 
 @dataclass(frozen=True)
 class WindowAggregateSpec(OperatorSpec):
-    """Built-in aggregates on event-time tumbling or sliding windows: the vectorised path.
+    """Built-in aggregates on tumbling or sliding event-time windows: the vectorised path.
 
     Output columns: key columns, `window_start` and `window_end` (timestamp[ms]), then one per aggregate.
     """

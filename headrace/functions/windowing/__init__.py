@@ -1,1 +1,1 @@
-"""Definition of windows: assigners and triggers, which users choose or write."""
+"""Definition of windows: assigners and triggers, which users choose or implement."""

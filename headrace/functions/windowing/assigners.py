@@ -1,7 +1,7 @@
 """Window assigners: assign records to windows.
 
-There are tumbling and sliding windows of fixed size, by event time or by the clock, sessions, which each record opens
-and which merge while the gaps between records last, global windows, count windows, and the bases of users' own.
+There are tumbling and sliding windows of fixed size, in event time or processing time; sessions, which each record
+opens and which merge if they overlap; global windows; count windows; and base classes for users' own.
 
 Source: Flink WindowAssigner and its subclasses.
 """
@@ -65,46 +65,49 @@ class WindowAssigner(ABC, Generic[T, W]):
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssignerContext
     ) -> Collection[W]:
-        """Return the windows of a record; `timestamp` is epoch ms, the smallest 64-bit number for none."""
+        """Return the windows of a record.
+
+        `timestamp` is epoch ms, or the smallest 64-bit number without a timestamp.
+        """
 
     @abstractmethod
     def get_default_trigger(self, env: Any) -> Trigger[T, W]:
-        """Return the trigger that is used when none is set; `env` is the stream environment, or None."""
+        """Return the trigger used if none is set; `env` is the stream environment, or None."""
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[W]:
-        """Return how windows are stored."""
+        """Return the serializer with which windows are stored."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Return whether windows follow timestamps rather than the clock."""
+        """Return whether windows follow timestamps rather than processing time."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """Base of assigners whose windows grow together."""
+    """Base of assigners whose windows merge."""
 
     MergeCallback = MergeCallback
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: MergeCallback[W]) -> None:
-        """Call back for every group of windows that become one."""
+        """Call `callback` for every group of windows that become one."""
 
 
 def require_timestamp(timestamp: int) -> int:
-    """Return `timestamp`; ValueError where a record has none."""
+    """Return `timestamp`; ValueError if a record has none."""
     if timestamp == MIN_TIMESTAMP:
         raise ValueError(
             "a record without a timestamp cannot be put into event-time windows: "
-            "call assign_timestamps_and_watermarks before, or take processing-time windows"
+            "call assign_timestamps_and_watermarks before, or use processing-time windows"
         )
     return timestamp
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):
-    """Everything of a key in one window, which never fires by itself unless it was made to at the end of input."""
+    """Puts all records of a key into one window, which fires only if it was created to fire at the end of input."""
 
     def __init__(self, default_trigger: Trigger[Any, GlobalWindow] | None = None) -> None:
         self.default_trigger = default_trigger
@@ -139,7 +142,7 @@ class GlobalWindows(WindowAssigner[T, GlobalWindow]):
 class CountWindowAssigner(WindowAssigner[T, CountWindow]):
     """Base class of the two count assigners: numbers the records of each key, and fires at `window_size` records.
 
-    A window's contents are purged when it fires: it is full then and gets no more records.
+    A window's contents are purged when it fires, because it is then full.
     """
 
     def __init__(self, window_size: int) -> None:
@@ -166,7 +169,7 @@ class CountWindowAssigner(WindowAssigner[T, CountWindow]):
 
 
 class CountTumblingWindowAssigner(CountWindowAssigner[T]):
-    """Every `window_size` records of a key; an incomplete last window never fires."""
+    """Windows of `window_size` records of a key; an incomplete last window never fires."""
 
     @staticmethod
     def of(window_size: int) -> "CountTumblingWindowAssigner[Any]":
@@ -182,7 +185,7 @@ class CountTumblingWindowAssigner(CountWindowAssigner[T]):
 
 
 class CountSlidingWindowAssigner(CountWindowAssigner[T]):
-    """The last `window_size` records of a key, every `window_slide` records; only full windows fire."""
+    """Windows of the last `window_size` records of a key, every `window_slide` records; only full windows fire."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         super().__init__(window_size)
@@ -208,17 +211,17 @@ class CountSlidingWindowAssigner(CountWindowAssigner[T]):
 
 
 class WindowStagger(enum.Enum):
-    """Ends of the windows of all subtasks: at once, or spread over time so that not all fire together."""
+    """Ends of the windows of all subtasks: at the same time, or spread so that not all fire at once."""
 
     ALIGNED = "aligned"
-    """At once."""
+    """All subtasks' windows end at the same time."""
     RANDOM = "random"
-    """Each subtask's are shifted by a random part of the size; the same again after a restart."""
+    """Each subtask's windows are shifted by a random part of the size, which is the same after a restart."""
     NATURAL = "natural"
-    """Each subtask's are shifted by where the clock stood in its window when the first record came."""
+    """Each subtask's windows are shifted by the time in its window at which the first record arrived."""
 
     def get_stagger_offset(self, size: int, context: WindowAssignerContext) -> int:
-        """Return the shift for windows of `size` ms: in ms, from 0, less than `size`."""
+        """Return the shift in ms for windows of `size` ms: at least 0, less than `size`."""
         match self:
             case WindowStagger.ALIGNED:
                 return 0
@@ -236,7 +239,7 @@ class TimeWindowAssigner(WindowAssigner[T, TimeWindow]):
 
     @abstractmethod
     def time_of(self, timestamp: int, context: WindowAssignerContext) -> int:
-        """Return the time by which a record is put into windows."""
+        """Return the time that determines the windows of a record."""
 
     def get_default_trigger(self, env: Any) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
@@ -246,7 +249,7 @@ class TimeWindowAssigner(WindowAssigner[T, TimeWindow]):
 
 
 class _InEventTime(TimeWindowAssigner[T]):
-    """Puts records into windows by their timestamps."""
+    """Assigns records to windows by their timestamps."""
 
     def time_of(self, timestamp: int, context: WindowAssignerContext) -> int:
         return require_timestamp(timestamp)
@@ -256,7 +259,7 @@ class _InEventTime(TimeWindowAssigner[T]):
 
 
 class _OnTheClock(TimeWindowAssigner[T]):
-    """Puts records into windows by the time at which they come."""
+    """Assigns records to windows by the processing time at which they arrive."""
 
     def time_of(self, timestamp: int, context: WindowAssignerContext) -> int:
         return context.get_current_processing_time()
@@ -266,7 +269,7 @@ class _OnTheClock(TimeWindowAssigner[T]):
 
 
 class TumblingWindows(TimeWindowAssigner[T]):
-    """Windows of `size` ms side by side, the one at the epoch shifted by `offset` ms and, per subtask, by `stagger`."""
+    """Adjacent windows of `size` ms, aligned to the epoch plus `offset` ms and, per subtask, plus `stagger`."""
 
     def __init__(
         self, size: int, offset: int, stagger: WindowStagger = WindowStagger.ALIGNED
@@ -296,7 +299,7 @@ class TumblingWindows(TimeWindowAssigner[T]):
 
 
 class TumblingEventTimeWindows(_InEventTime[T], TumblingWindows[T]):
-    """Windows side by side in event time."""
+    """Adjacent windows in event time."""
 
     @staticmethod
     def of(
@@ -308,7 +311,7 @@ class TumblingEventTimeWindows(_InEventTime[T], TumblingWindows[T]):
 
 
 class TumblingProcessingTimeWindows(_OnTheClock[T], TumblingWindows[T]):
-    """Windows side by side on the clock."""
+    """Adjacent windows in processing time."""
 
     @staticmethod
     def of(
@@ -320,7 +323,7 @@ class TumblingProcessingTimeWindows(_OnTheClock[T], TumblingWindows[T]):
 
 
 class SlidingWindows(TimeWindowAssigner[T]):
-    """Windows of `size` ms, one beginning every `slide` ms; a record may be in several or, in gaps, in none."""
+    """Windows of `size` ms, one beginning every `slide` ms; a record may be in several or, between windows, in none."""
 
     def __init__(self, size: int, slide: int, offset: int) -> None:
         if abs(offset) >= slide or size <= 0:
@@ -334,7 +337,7 @@ class SlidingWindows(TimeWindowAssigner[T]):
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        """Return the windows that hold the record's time, newest first."""
+        """Return the windows that contain the record's time, newest first."""
         time = self.time_of(timestamp, context)
         last = TimeWindow.get_window_start_with_offset(time, self.offset, self.slide)
         starts = range(last, time - self.size, -self.slide)
@@ -356,7 +359,7 @@ class SlidingEventTimeWindows(_InEventTime[T], SlidingWindows[T]):
 
 
 class SlidingProcessingTimeWindows(_OnTheClock[T], SlidingWindows[T]):
-    """Overlapping windows on the clock."""
+    """Overlapping windows in processing time."""
 
     @staticmethod
     def of(
@@ -371,7 +374,7 @@ def _millis_or_zero(amount: Amount | None) -> int:
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Says for each record how long its session waits for the next one."""
+    """Returns for each record how long its session waits for the next one."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
@@ -437,7 +440,7 @@ class DynamicEventTimeSessionWindows(_InEventTime[T], DynamicGapSessionWindows[T
 
 
 class DynamicProcessingTimeSessionWindows(_OnTheClock[T], DynamicGapSessionWindows[T]):
-    """Sessions on the clock with a gap per record."""
+    """Sessions in processing time with a gap per record."""
 
     @staticmethod
     def with_dynamic_gap(
@@ -461,7 +464,7 @@ class EventTimeSessionWindows(_InEventTime[T], FixedGapSessionWindows[T]):
 
 
 class ProcessingTimeSessionWindows(_OnTheClock[T], FixedGapSessionWindows[T]):
-    """Sessions on the clock."""
+    """Sessions in processing time."""
 
     @staticmethod
     def with_gap(size: Amount) -> "ProcessingTimeSessionWindows[Any]":

@@ -1,8 +1,8 @@
-"""Triggers: decide when a window's function is called with its contents, and when these are purged.
+"""Triggers: decide when a window's function is called with its contents, and when the contents are purged.
 
-Some fire once, at the end of a window or at a count; continuous ones fire at every interval of event time or of the
-clock; ProcessingTimeoutTrigger adds a timeout to another trigger; DeltaTrigger fires when the distance of two records,
-a DeltaFunction, exceeds a threshold.
+Some fire once, at the end of a window or at a count; continuous ones fire at every interval of event time or processing
+time; ProcessingTimeoutTrigger adds a timeout to another trigger; DeltaTrigger fires when the distance of two records, a
+DeltaFunction, exceeds a threshold.
 
 Source: Flink Trigger and its subclasses.
 """
@@ -44,12 +44,12 @@ class TriggerResult(enum.Enum):
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Return whether the contents are dropped."""
+        """Return whether the contents are purged."""
         return self.value[1]
 
 
 class TriggerContext(ABC):
-    """Clocks, timers and state of the window that a trigger is asked about. Times are epoch ms."""
+    """Clocks, timers and state of the window for which a trigger is called. Times are epoch ms."""
 
     @abstractmethod
     def get_current_processing_time(self) -> int: ...
@@ -78,15 +78,15 @@ class TriggerContext(ABC):
 
 
 class OnMergeContext(TriggerContext):
-    """The context while windows become one."""
+    """Context while windows are merged."""
 
     @abstractmethod
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        """Merge that state of the merged windows into the new one."""
+        """Merge that state of the merged windows into the new window's."""
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Base of all triggers: asked for every record added to a window and for every timer of the window."""
+    """Base of all triggers: called for every record added to a window and for every timer of the window."""
 
     TriggerContext = TriggerContext
     OnMergeContext = OnMergeContext
@@ -95,34 +95,34 @@ class Trigger(ABC, Generic[T, W]):
     def on_element(
         self, element: T, timestamp: int, window: W, ctx: TriggerContext
     ) -> TriggerResult:
-        """A record was added."""
+        """Decide after a record was added."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """A processing-time timer set through the context is due."""
+        """Decide when a processing-time timer set through the context is due."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """An event-time timer set through the context is due."""
+        """Decide when an event-time timer set through the context is due."""
 
     def can_merge(self) -> bool:
-        """Return whether it works with windows that merge."""
+        """Return whether the trigger supports windows that merge."""
         return False
 
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
-        """Bring state and timers of merged windows to the new one."""
+        """Transfer state and timers of merged windows to the new window."""
         raise TypeError(f"{self!r} does not support merging windows")
 
     @abstractmethod
     def clear(self, window: W, ctx: TriggerContext) -> None:
-        """Drop timers and state of a window that goes."""
+        """Delete timers and state of a window that is deleted."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
 
 class _BuiltInTrigger(Trigger[T, W]):
-    """Base class of the triggers below: goes on at timers, unless a subclass decides otherwise."""
+    """Base class of the triggers below: continues at timers, unless a subclass decides otherwise."""
 
     def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
@@ -162,7 +162,7 @@ class EventTimeTrigger(_BuiltInTrigger[T, TimeWindow]):
 
 
 class ProcessingTimeTrigger(_BuiltInTrigger[T, TimeWindow]):
-    """Fires when the clock passes the end of the window."""
+    """Fires when processing time passes the end of the window."""
 
     @staticmethod
     def create() -> "ProcessingTimeTrigger[Any]":
@@ -191,7 +191,7 @@ class ProcessingTimeTrigger(_BuiltInTrigger[T, TimeWindow]):
 
 
 class CountTrigger(_BuiltInTrigger[T, CountWindow]):
-    """Fires at `window_size` records, keeps the contents and starts to count again."""
+    """Fires at `window_size` records, keeps the contents and starts counting again."""
 
     def __init__(self, window_size: int) -> None:
         self.window_size = window_size
@@ -225,7 +225,7 @@ class CountTrigger(_BuiltInTrigger[T, CountWindow]):
 
 
 class PurgingTrigger(Trigger[T, Window]):
-    """Another trigger whose every firing also drops the contents."""
+    """Wraps another trigger and purges the contents at every firing."""
 
     def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
         self.nested_trigger = nested_trigger
@@ -263,7 +263,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 
 class NeverTrigger(_BuiltInTrigger[T, GlobalWindow]):
-    """Never fires: the default of the one global window."""
+    """Never fires: the default for the one global window."""
 
     def on_element(
         self, element: T, timestamp: int, window: GlobalWindow, ctx: TriggerContext
@@ -304,11 +304,11 @@ class ContinuousTrigger(_BuiltInTrigger[T, TimeWindow]):
 
     @abstractmethod
     def _register(self, time: int, ctx: TriggerContext) -> None:
-        """Set a timer on this trigger's clock."""
+        """Set a timer in this trigger's time domain."""
 
     @abstractmethod
     def _delete(self, time: int, ctx: TriggerContext) -> None:
-        """Forget a timer on this trigger's clock."""
+        """Delete a timer in this trigger's time domain."""
 
     def can_merge(self) -> bool:
         return True
@@ -333,13 +333,13 @@ class ContinuousTrigger(_BuiltInTrigger[T, TimeWindow]):
         ctx: TriggerContext,
         fire_timestamp_state: ReducingState[int],
     ) -> None:
-        """Fire next at `time` + interval, at the end of the window at the latest."""
+        """Fire next at `time` + interval, or earlier at the end of the window."""
         next_fire = min(time + self.interval, window.max_timestamp())
         fire_timestamp_state.add(next_fire)
         self._register(next_fire, ctx)
 
     def _begin(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
-        """With a window's first record, at `time`: fire when the interval ends that the time lies in."""
+        """With a window's first record, at `time`: fire at the end of the interval that contains the time."""
         state = self._fire_state(ctx)
         if state.get() is None:
             # Towards zero, as Java's remainder has it: before the epoch the first interval ends later.
@@ -348,7 +348,7 @@ class ContinuousTrigger(_BuiltInTrigger[T, TimeWindow]):
             self.register_next_fire_timestamp(start, window, ctx, state)
 
     def _take_due(self, time: int, ctx: TriggerContext) -> bool:
-        """Return whether to fire at `time`, which is then no longer waited for."""
+        """Return whether to fire at `time`, and remove that firing time."""
         state = self._fire_state(ctx)
         if state.get() != time:
             return False
@@ -400,7 +400,7 @@ class ContinuousEventTimeTrigger(ContinuousTrigger[T]):
 
 
 class ContinuousProcessingTimeTrigger(ContinuousTrigger[T]):
-    """Fires every interval of the clock, and at the end of the window."""
+    """Fires every interval of processing time, and at the end of the window."""
 
     @staticmethod
     def of(interval: Time | Duration | timedelta) -> "ContinuousProcessingTimeTrigger[Any]":
@@ -430,11 +430,12 @@ class ContinuousProcessingTimeTrigger(ContinuousTrigger[T]):
 
 
 class ProcessingTimeoutTrigger(Trigger[T, Window]):
-    """Fires with the nested trigger, and `interval` ms of the clock after the first record that did not fire.
+    """Fires with the nested trigger, and `interval` ms of processing time after the first record that did not fire.
 
-    Every timer of the window fires it, whatever the nested trigger says. With `reset_timer_on_new_record` the time
-    counts from the last record. Without `should_clear_on_timeout` the nested trigger goes on where it was; unless
-    records reset it, the time is then not set again before that one fires. Cannot be used where windows merge.
+    Every timer of the window fires it, regardless of the nested trigger. With `reset_timer_on_new_record` the time
+    counts from the last record. Without `should_clear_on_timeout` the nested trigger continues with its state; unless
+    records reset it, the timeout is then set again only after the nested trigger fires. Does not support windows that
+    merge.
     Source: Flink ProcessingTimeoutTrigger.
     """
 
@@ -511,18 +512,18 @@ class ProcessingTimeoutTrigger(Trigger[T, Window]):
 
 
 class DeltaFunction(ABC, Generic[T]):
-    """Measures the distance between two records. A callable of the two is taken wherever this class is."""
+    """Measures the distance between two records. A callable of two records may be passed instead."""
 
     @abstractmethod
     def get_delta(self, old_data_point: T, new_data_point: T) -> float:
-        """Return how far `new_data_point` is from `old_data_point`."""
+        """Return the distance of `new_data_point` from `old_data_point`."""
 
 
 Delta = DeltaFunction[Any] | Callable[[Any, Any], float]
 
 
 def delta_between(function: Delta) -> Callable[[Any, Any], float]:
-    """Return the measure as a callable of (old, new); TypeError where it is neither kind."""
+    """Return the measure as a callable of (old, new); TypeError for any other type."""
     if isinstance(function, DeltaFunction):
         return function.get_delta
     if not callable(function):
@@ -531,20 +532,20 @@ def delta_between(function: Delta) -> Callable[[Any, Any], float]:
 
 
 def shown_delta(function: Delta) -> str:
-    """Return the name of the function in plans."""
+    """Return the name of the function for plans."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 class DeltaTrigger(_BuiltInTrigger[T, Window]):
-    """Fires with the record that is further than `threshold` from the one it fired with last, or from the first.
+    """Fires with the record that is further than `threshold` from the last one that fired, or from the first record.
 
-    Keeps the contents, and cannot be used where windows merge.
+    Keeps the contents, and does not support windows that merge.
     """
 
     def __init__(
         self, threshold: float, delta_function: Delta, type_info: TypeInformation | None = None
     ) -> None:
-        """`type_info` is the type of the records, which are kept in state; left out, they are pickled."""
+        """`type_info` is the type of the records, which are kept in state; without it they are pickled."""
         delta_between(delta_function)
         self.threshold = threshold
         self.delta_function = delta_function

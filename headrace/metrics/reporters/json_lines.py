@@ -21,7 +21,7 @@ _NOT_IN_A_FILE_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class JsonLinesReporter(MetricReporter):
-    """The file is at most as long as one report above its bound; the one before it is kept with the ending `.1`."""
+    """Appends to a file that exceeds its limit by at most one report; the last file is kept with the suffix `.1`."""
 
     OPTIONS = (REPORTER_DIRECTORY, FILE_SIZE)
 
@@ -32,7 +32,7 @@ class JsonLinesReporter(MetricReporter):
             raise ConfigurationError(
                 config.key_of(REPORTER_DIRECTORY),
                 None,
-                "name the folder that the files are to be in",
+                "set the folder for the files",
             )
         name = _NOT_IN_A_FILE_NAME.sub("_", config.process_name).lstrip(".")
         self.path: Final = Path(folder) / f"{name}.jsonl"

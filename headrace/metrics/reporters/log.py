@@ -12,7 +12,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class LogReporter(MetricReporter):
-    """Its logger shows INFO from now on, whatever the level of the others: who names the reporter wants to read it."""
+    """Logs metrics; its logger shows INFO even if others do not, because the user has enabled the reporter."""
 
     def __init__(self, config: ReporterConfig) -> None:
         super().__init__(config)

@@ -15,14 +15,14 @@ REPORTERS: Final = ConfigOption(
     "metrics.reporters",
     str,
     "",
-    "Names of the reporters that are started, between commas or semicolons. Empty: all that have settings.",
+    "Names of the reporters to start, separated by commas or semicolons. Empty: all that have settings.",
 )
 FACTORY: Final = ConfigOption(
     f"{_NAMED}factory.class",
     str,
     "",
     "Kind of a reporter: prometheus, prometheuspushgateway, otel, log, jsonlines, or another one that a package "
-    "offers; also the name of Flink's class. Empty: the reporter's own name is its kind.",
+    "offers; the name of Flink's class is accepted too. Empty: the reporter's own name is its kind.",
 )
 REPORTER_INTERVAL: Final = ConfigOption(
     f"{_NAMED}interval",
@@ -35,20 +35,20 @@ DELIMITER: Final = ConfigOption(
     f"{_NAMED}scope.delimiter",
     str,
     ".",
-    "Character between the parts of a metric's whole name; by default that of metrics.scope.delimiter.",
+    "Character between the parts of a metric's whole name; by default metrics.scope.delimiter.",
 )
 INCLUDES: Final = ConfigOption(
     f"{_NAMED}filter.includes",
     str,
     "*:*:*",
-    "Metrics that are reported: scope:name,name:type,type between semicolons, such as *:numRecords*:counter. Parts "
-    "that are left out stand for everything.",
+    "Metrics that are reported: rules scope:name,name:type,type, separated by semicolons, such as "
+    "*:numRecords*:counter. Omitted parts match everything.",
 )
 EXCLUDES: Final = ConfigOption(
     f"{_NAMED}filter.excludes",
     str,
     "",
-    "Metrics that are not reported, although they are included.",
+    "Metrics that are not reported even if they are included.",
 )
 VARIABLE_EXCLUDES: Final = ConfigOption(
     f"{_NAMED}scope.variables.excludes",
@@ -60,7 +60,7 @@ VARIABLE_ADDITIONAL: Final = ConfigOption(
     f"{_NAMED}scope.variables.additional",
     str,
     "",
-    "Labels that all metrics get, such as region:eu,stage:test.",
+    "Labels added to all metrics, such as region:eu,stage:test.",
 )
 COMMON: Final = (
     FACTORY, REPORTER_INTERVAL, DELIMITER, INCLUDES, EXCLUDES, VARIABLE_EXCLUDES, VARIABLE_ADDITIONAL,
@@ -69,20 +69,21 @@ PORT: Final = ConfigOption(
     f"{_NAMED}port",
     str,
     "9249-9299",
-    "prometheus: port, or range or list of ports of which each process takes the first free one.",
+    "prometheus: port, or range or list of ports of which each process uses the first free one.",
 )
 BIND_ADDRESS: Final = ConfigOption(
     f"{_NAMED}bind-address",
     str,
     "127.0.0.1",
-    "prometheus: address that is listened on. Any but loopback lets everybody who reaches it read the metrics: there "
-    "is no authentication.",
+    "prometheus: address on which to listen. There is no authentication: on any address but loopback, everybody who "
+    "can reach it can read the metrics.",
 )
 FILTER_LABEL_VALUES: Final = ConfigOption(
     f"{_NAMED}filterLabelValueCharacters",
     bool,
     True,
-    "prometheus, prometheuspushgateway: replace all but letters, digits, colons and underscores in values of labels.",
+    "prometheus, prometheuspushgateway: replace all characters except letters, digits, colons and underscores in "
+    "values of labels.",
 )
 HOST_URL: Final = ConfigOption(
     f"{_NAMED}hostUrl",
@@ -91,19 +92,22 @@ HOST_URL: Final = ConfigOption(
     "prometheuspushgateway: URL of the gateway, such as http://host:9091.",
 )
 JOB_NAME: Final = ConfigOption(
-    f"{_NAMED}jobName", str, "", "prometheuspushgateway: name of the job under which it is pushed."
+    f"{_NAMED}jobName",
+    str,
+    "",
+    "prometheuspushgateway: name of the job under which metrics are pushed.",
 )
 RANDOM_JOB_NAME: Final = ConfigOption(
     f"{_NAMED}randomJobNameSuffix",
     bool,
     True,
-    "prometheuspushgateway: add something random to that name, so that processes do not overwrite each other.",
+    "prometheuspushgateway: add a random suffix to the job name, so that processes do not overwrite each other.",
 )
 DELETE_ON_SHUTDOWN: Final = ConfigOption(
     f"{_NAMED}deleteOnShutdown",
     bool,
     True,
-    "prometheuspushgateway: delete what was pushed when the process ends.",
+    "prometheuspushgateway: delete the pushed metrics when the process ends.",
 )
 GROUPING_KEY: Final = ConfigOption(
     f"{_NAMED}groupingKey",
@@ -115,14 +119,15 @@ ENDPOINT: Final = ConfigOption(
     f"{_NAMED}exporter.endpoint",
     str,
     "http://127.0.0.1:4318",
-    "otel: base URL of the collector, which takes OTLP over HTTP; /v1/metrics and /v1/traces are appended. Headers and "
+    "otel: base URL of the collector, which accepts OTLP over HTTP; /v1/metrics and /v1/traces are appended. Headers "
+    "and "
     "certificates come from the environment variables of OpenTelemetry.",
 )
 EXPORT_TIMEOUT: Final = ConfigOption(
     f"{_NAMED}exporter.timeout",
     timedelta,
     timedelta(seconds=10),
-    "otel, prometheuspushgateway: time after which one attempt is given up.",
+    "otel, prometheuspushgateway: timeout of one attempt.",
     least=timedelta(milliseconds=1),
 )
 SERVICE_NAME: Final = ConfigOption(
@@ -141,6 +146,6 @@ FILE_SIZE: Final = ConfigOption(
     f"{_NAMED}max-size",
     SizeBytes,
     SizeBytes(64 << 20),
-    "jsonlines: size at which a file is renamed to end with .1, in place of the one that did before.",
+    "jsonlines: size at which a file is renamed with the suffix .1, replacing the previous one.",
     least=SizeBytes(1024),
 )

@@ -1,7 +1,7 @@
 """OpenTelemetryReporter: sends metrics, and a trace for each checkpoint and each recovery, to a collector by OTLP/HTTP.
 
-A metric is called by its logical scope and name, such as `taskmanager.job.task.numRecordsIn`; variables are attributes.
-Counts are cumulative sums, everything else gauges.
+A metric's name is its logical scope and name, such as `taskmanager.job.task.numRecordsIn`; variables are attributes.
+Counts are cumulative sums; everything else is a gauge.
 Source: Flink OpenTelemetryMetricReporter, OpenTelemetryTraceReporter.
 """
 
@@ -56,7 +56,7 @@ class _EndedSpans(SpanProcessor):
 
 
 class OpenTelemetryReporter(MetricReporter):
-    """`metrics` and `traces` are the exporters, by default those of OTLP over HTTP."""
+    """Sends metrics and spans. `metrics` and `traces` are the exporters, by default those of OTLP over HTTP."""
 
     OPTIONS = (ENDPOINT, EXPORT_TIMEOUT, SERVICE_NAME, SERVICE_VERSION)
 
@@ -75,7 +75,7 @@ class OpenTelemetryReporter(MetricReporter):
         self._traces: Final = traces or OTLPSpanExporter(
             endpoint=f"{endpoint}/v1/traces", timeout=timeout_s
         )
-        # The exporters log every attempt that fails; the reporter's thread tells of failures, once.
+        # The exporters log every failed attempt; the reporter's thread logs failures once.
         logging.getLogger(_EXPORTER_LOG).setLevel(logging.CRITICAL)
         version = config.get_option(SERVICE_VERSION)
         self._resource: Final = Resource(
@@ -99,7 +99,7 @@ class OpenTelemetryReporter(MetricReporter):
         scope = ScopeMetrics(InstrumentationScope(_LIBRARY), metrics, "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
         if metrics and self._metrics.export(data) is not MetricExportResult.SUCCESS:
-            raise ReportingError("the collector did not take the metrics")
+            raise ReportingError("the collector did not accept the metrics")
 
     def report_spans(self, spans: Sequence[Span]) -> None:
         for span in spans:
@@ -114,7 +114,7 @@ class OpenTelemetryReporter(MetricReporter):
         ended = list(self._ended.spans)
         self._ended.spans.clear()
         if self._traces.export(ended) is not SpanExportResult.SUCCESS:
-            raise ReportingError("the collector did not take the traces")
+            raise ReportingError("the collector did not accept the traces")
 
     def close(self) -> None:
         self._metrics.shutdown()

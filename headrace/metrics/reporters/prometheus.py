@@ -1,8 +1,8 @@
-"""PrometheusReporter: a page of all metrics that Prometheus fetches, on a port of its own.
+"""PrometheusReporter: serves a page with all metrics for Prometheus, on a port of its own.
 
 It listens on loopback unless its `bind-address` says otherwise; there is no authentication. On loopback it answers only
-requests that name a loopback host, so that no page in a browser can read it under another name. The page is made when
-it is asked for, at most once a second, by one of a few threads that its server has. Source: Flink PrometheusReporter.
+requests that name a loopback host, so that no page in a browser can read it under another name. The page is made on
+request, at most once a second, by one of the server's few threads. Source: Flink PrometheusReporter.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ StartResponse = Callable[..., Any]
 
 
 def family_name(reading: GroupReading, sample: MetricSample) -> str:
-    """Return the name of a metric, which is the same in all groups of a kind."""
+    """Return the name of a metric family, which is the same in all groups of a kind."""
     parts = (_PREFIX, *reading.kind.value.split("."), *sample.keys, sample.name)
     return _NOT_IN_A_NAME.sub("_", "_".join(parts))
 
@@ -60,16 +60,19 @@ class MetricFamilies:
         flink_taskmanager_job_task_numRecordsIn{job_name="orders",task_name="count",subtask_index="0"} 17
         flink_taskmanager_job_task_mailboxLatencyMs{task_name="count",subtask_index="0",quantile="0.99"} 4
 
-    A histogram is a summary of its count and quantiles; its extremes, mean and deviation, which a summary has no place
-    for, are gauges. All else is a gauge, as there: a counter would have to be called `…_total`. `filters_values`:
-    nothing but letters, digits, `:` and `_` in values of labels. Source: Flink AbstractPrometheusReporter.
+    A histogram is a summary of its count and quantiles; its extremes, mean and deviation, which summaries lack, are
+    gauges. Everything else is a gauge, as in Flink: a counter would need a name `…_total`. `filters_values`: keep only
+    letters, digits, `:` and `_` in values of labels. Source: Flink AbstractPrometheusReporter.
     """
 
     def __init__(self, *, filters_values: bool) -> None:
         self._filters_values: Final = filters_values
 
     def of(self, readings: Iterable[GroupReading]) -> Iterator[Metric]:
-        """Yield each family once; of two samples with the same labels, which would be refused, the later one counts."""
+        """Yield each family once.
+
+        Of two samples with the same labels, which Prometheus would refuse, the later one counts.
+        """
         families: dict[str, Metric] = {}
         values: dict[str, dict[_Key, float]] = {}
         for reading in readings:
@@ -103,7 +106,7 @@ def _label_name(name: str) -> str:
 
 
 def _part_of_summary(full_name: str, kind: MetricKind) -> tuple[str, str, str]:
-    """Return family, suffix and quantile of a sample; both are empty where it is a gauge."""
+    """Return family, suffix and quantile of a sample; suffix and quantile are empty for a gauge."""
     if kind is MetricKind.HISTOGRAM:
         name, _, part = full_name.rpartition("_")
         if part in QUANTILES:
@@ -114,7 +117,7 @@ def _part_of_summary(full_name: str, kind: MetricKind) -> tuple[str, str, str]:
 
 
 class ReportCollector(Collector):
-    """The page's content: all groups as they are, and once each those that ended since the last page."""
+    """The page's content: all current groups, and once those that ended since the last page."""
 
     def __init__(self, families: MetricFamilies, clock: Clock) -> None:
         self._families: Final = families
@@ -127,7 +130,7 @@ class ReportCollector(Collector):
         self._made_ms: float | None = None
 
     def open(self, read: Callable[[], MetricReport]) -> None:
-        """Make pages of what `read` reads."""
+        """Make pages of the result of `read`."""
         self._read = read
 
     def add_ended(self, readings: Iterable[GroupReading]) -> None:
@@ -135,7 +138,7 @@ class ReportCollector(Collector):
         self._ended.extend(readings)
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: what there is shows only when it is read."""
+        """Return nothing, because the metrics are only known when they are read."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -207,14 +210,14 @@ class _Handler(WSGIRequestHandler):
     timeout = _REQUEST_TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep still: a line per request says nothing."""
+        """Log nothing: a line per request is not useful."""
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    """Serves a few requests at once, each on a thread; the connections of more are closed.
+    """Serves a few concurrent requests, each on a thread; further connections are closed.
 
-    A connection that has not got its page in time is closed too, however slowly it goes on to send its request: else a
-    few of them would keep everybody from the page.
+    A connection that has not received its page in time is closed too, even if it slowly sends its request: otherwise a
+    few such connections would block all others.
     """
 
     daemon_threads = True
@@ -227,7 +230,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         super().__init__((address, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind without asking for the host's name, which may take long."""
+        """Bind without resolving the host's name, which may take long."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
@@ -259,7 +262,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over a client that went away."""
+        """Ignore a client that disconnected."""
         _LOG.debug("a request for metrics failed", exc_info=True)
 
 

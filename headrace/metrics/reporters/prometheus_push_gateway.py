@@ -1,4 +1,4 @@
-"""PrometheusPushGatewayReporter: pushes metrics to a push gateway, for jobs that end before anybody fetches them.
+"""PrometheusPushGatewayReporter: pushes metrics to a push gateway, for jobs that end before they are scraped.
 
 Source: Flink PrometheusPushGatewayReporter.
 """
@@ -37,7 +37,7 @@ class _Pushed(Collector):
 
 
 class PrometheusPushGatewayReporter(MetricReporter):
-    """Each push replaces what this process pushed before."""
+    """Pushes reports; each push replaces the previous one of this process."""
 
     OPTIONS = (
         HOST_URL, JOB_NAME, RANDOM_JOB_NAME, DELETE_ON_SHUTDOWN, GROUPING_KEY, FILTER_LABEL_VALUES, EXPORT_TIMEOUT,
@@ -48,7 +48,9 @@ class PrometheusPushGatewayReporter(MetricReporter):
         self._url: Final = config.get_option(HOST_URL)
         if not self._url:
             raise ConfigurationError(
-                config.key_of(HOST_URL), None, "name the gateway, such as http://host:9091"
+                config.key_of(HOST_URL),
+                None,
+                "set the URL of the gateway, such as http://host:9091",
             )
         suffix = (
             f"{system_random().getrandbits(64):016x}" if config.get_option(RANDOM_JOB_NAME) else ""

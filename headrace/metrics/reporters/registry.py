@@ -1,9 +1,9 @@
-"""MetricRegistry: knows the groups of metrics of one process, reads them, and hands what it read to reporters.
+"""MetricRegistry: holds the groups of metrics of one process, reads them, and passes the readings to reporters.
 
-Owners add a source for each of their groups and remove it when they end: its values are read once more then, and the
-next report carries them, so that no count is lost. A thread of the registry reads; each reporter runs on a thread of
-its own (`reporter_thread`). Nobody who counts waits for either. Without reporters no thread is started and
-nothing is read. Source: Flink MetricRegistryImpl.
+Owners add a source for each of their groups and remove it when they end: its values are then read once more for the
+next report, so that no count is lost. A thread of the registry reads; each reporter runs on a thread of its own
+(`reporter_thread`). Counting threads wait for neither. Without reporters no thread is started and no metrics are read.
+Source: Flink MetricRegistryImpl.
 """
 
 import logging
@@ -35,7 +35,7 @@ _CLOSE_TIMEOUT_S: Final = 2.0
 
 @dataclass
 class _Schedule:
-    """A reporter, when its next report is due (monotonic ms), and the groups that ended since its last one."""
+    """A reporter, the time of its next report (monotonic ms), and the groups that ended since its last one."""
 
     reporter: ReporterThread
     due_ms: float
@@ -45,7 +45,7 @@ class _Schedule:
 
 
 class MetricRegistry:
-    """One per TaskManager, and one for the driver. All methods may be called from any thread."""
+    """Registry of metric groups; one per TaskManager, and one for the driver. Methods may be called from any thread."""
 
     def __init__(
         self, settings: Settings, clock: Clock, reporters: Sequence[ReporterThread] = ()
@@ -64,7 +64,7 @@ class MetricRegistry:
 
     @property
     def is_read(self) -> bool:
-        """Return whether anybody reports what is registered here."""
+        """Return whether any reporter reads the metrics registered here."""
         return bool(self._reporters)
 
     @property
@@ -83,12 +83,12 @@ class MetricRegistry:
             self._thread = start_thread("headrace-metrics", self._run)
 
     def add(self, key: Hashable, source: MetricSource) -> None:
-        """Read `source` from now on, under a key of its owner's."""
+        """Read `source` from now on, under a key of its owner."""
         assert key not in self._sources, f"{key} is registered already"
         self._sources[key] = source
 
     def remove(self, key: Hashable) -> None:
-        """Read a source once more, without rates, and forget it; unknown keys are passed over."""
+        """Read a source once more, without rates, and remove it; unknown keys are ignored."""
         source = self._sources.pop(key, None)
         if source is not None and self._reporters:
             last = [_without_rates(each) for each in self._read_one(key, source)]
@@ -99,7 +99,7 @@ class MetricRegistry:
         self._failed.discard(key)
 
     def report_span(self, span: Span) -> None:
-        """Hand a span of a trace to the reporters."""
+        """Pass a span of a trace to the reporters."""
         for reporter in self._reporters:
             reporter.offer_span(span)
 
@@ -112,7 +112,7 @@ class MetricRegistry:
         return MetricReport(self._clock.now_ms(), groups)
 
     def close(self) -> None:
-        """Report for the last time, then end the reporters; those that hang are left behind after two seconds."""
+        """Report for the last time, then end the reporters; those that hang are abandoned after two seconds."""
         if self._is_stopped.is_set():
             return
         self._is_stopped.set()
@@ -140,7 +140,7 @@ class MetricRegistry:
                 self._hand_out(due)
             except Exception:
                 # The next report may succeed: one that failed must not be the last.
-                _LOG.exception("metrics could not be handed to reporters")
+                _LOG.exception("metrics could not be passed to reporters")
 
     def _hand_out(self, schedules: Sequence[_Schedule]) -> None:
         while self._ended:
@@ -163,7 +163,7 @@ class MetricRegistry:
             if key not in self._failed:
                 self._failed.add(key)
                 _LOG.exception(
-                    "the metrics of %s cannot be read; further failures are not told", key
+                    "the metrics of %s cannot be read; further failures are not logged", key
                 )
             return []
 

@@ -1,9 +1,9 @@
-"""MetricReporter: sends reports of one process somewhere; and the MetricFilter of what it is sent.
+"""MetricReporter: sends reports of one process to another system; MetricFilter selects the reported metrics.
 
 MetricReporter is the base of all reporters, also of those in other packages.
 
-A package offers one as an entry point of `headrace.metric_reporters`: a subclass, made with a ReporterConfig. Its
-methods are called on one thread that is its own, may take as long as they like and raise what they like.
+A package offers a reporter as an entry point of `headrace.metric_reporters`: a subclass, made with a ReporterConfig.
+Its methods are called on a thread of its own, and may block and raise any error.
 """
 
 import re
@@ -27,14 +27,14 @@ _PARTS_MAX: Final = 3
 
 
 class ReportingError(HeadraceError):
-    """The system that a reporter sends to did not take a report."""
+    """Raised if the target system did not accept a report."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
 
 @dataclass(frozen=True)
 class ReporterConfig:
-    """Settings of the reporter `name`. `values`: without the prefix.
+    """Settings of the reporter `name`. `values`: its settings, by key without the prefix.
 
     `process_name`: a TaskManager's id, or `jobmanager`. `delimiter`: between the parts of whole names.
     """
@@ -61,9 +61,9 @@ class ReporterConfig:
         sign: str,
         name_of: Callable[[str], str] = str.strip,
     ) -> dict[str, str]:
-        """Return names and values of an option in which `between` divides pairs, and `sign` a name from its value.
+        """Return names and values of an option; `between` separates pairs, and `sign` a name from its value.
 
-        ConfigurationError where it has another form, or a name is empty.
+        ConfigurationError if it has another form, or a name is empty.
         """
         text = self.get_option(option)
         pairs: dict[str, str] = {}
@@ -86,18 +86,18 @@ def suffix_of(option: ConfigOption[Any]) -> str:
 
 
 class MetricReporter(ABC):
-    """One reporter of one process. `OPTIONS`: those of its own, beside the common ones."""
+    """One reporter of one process. `OPTIONS`: its own options, in addition to the common ones."""
 
     OPTIONS: ClassVar[tuple[ConfigOption[Any], ...]] = ()
     is_pulled: ClassVar[bool] = False
-    """True if it reads the groups when it is asked itself: reports then come as groups end, and hold only those."""
+    """True if it reads the groups itself on request: it then receives reports only when groups end, with only those."""
 
     def __init__(self, config: ReporterConfig) -> None:
-        """ConfigurationError where a setting cannot be."""
+        """Make the reporter. ConfigurationError for an invalid setting."""
         self.config: Final = config
 
     def open(self, read: Callable[[], MetricReport]) -> None:  # noqa: B027
-        """Begin; called again before the next report if it fails. `read` reads all groups, from any thread."""
+        """Start; called again before the next report if it fails. `read` reads all groups, from any thread."""
 
     @abstractmethod
     def report(self, report: MetricReport) -> None:
@@ -107,23 +107,23 @@ class MetricReporter(ABC):
         """Send spans of traces, in the order in which they ended."""
 
     def close(self) -> None:  # noqa: B027
-        """End; called once, if `open` succeeded."""
+        """Stop; called once, if `open` succeeded."""
 
     def whole_name(self, reading: GroupReading, sample: MetricSample) -> str:
-        """Return scope, sub-groups and name in one."""
+        """Return scope, sub-groups and name as one text."""
         return self.config.delimiter.join((*reading.scope, *sample.path, sample.name))
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """One `scope:names:types`."""
+    """One rule `scope:names:types`."""
 
     scope: re.Pattern[str]
     names: tuple[re.Pattern[str], ...]
     kinds: frozenset[MetricKind]
 
     def matches(self, scope: str, name: str, kind: MetricKind) -> bool:
-        """Return whether the rule speaks of a metric."""
+        """Return whether the rule matches a metric."""
         return (
             kind in self.kinds
             and self.scope.fullmatch(scope) is not None
@@ -132,9 +132,9 @@ class _Rule:
 
 
 class MetricFilter:
-    """Keeps what some rule of `includes` matches and none of `excludes`. Rules are texts as in the settings.
+    """Keeps metrics that match a rule of `includes` and none of `excludes`. Rules are texts as in the settings.
 
-    They are about scope, name and type. Source: Flink DefaultMetricFilter.
+    Rules match scope, name and type. Source: Flink DefaultMetricFilter.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ def _parse(key: str, text: str) -> Sequence[_Rule]:
 def _rule(key: str, text: str) -> _Rule:
     parts = text.split(":")
     if len(parts) > _PARTS_MAX:
-        raise ConfigurationError(key, text, "a rule is scope:name,name:type,type")
+        raise ConfigurationError(key, text, "a rule must have the form scope:name,name:type,type")
     scope, names, kinds = (*parts, *["*"] * (_PARTS_MAX - len(parts)))
     return _Rule(
         _pattern(scope),
@@ -180,7 +180,7 @@ def _kinds(key: str, text: str, word: str) -> Sequence[MetricKind]:
     except ValueError:
         known = ", ".join(kind.value for kind in MetricKind)
         raise ConfigurationError(
-            key, text, f"'{word}' is no type of a metric: {known} or *"
+            key, text, f"'{word}' is not a type of metric: use {known} or *"
         ) from None
 
 

@@ -30,7 +30,7 @@ from headrace.metrics.reporters.reporter_thread import ReporterThread, ReportVie
 from headrace.metrics.scopes import SCOPE_DELIMITER
 
 METRIC_REPORTERS: Final = "headrace.metric_reporters"
-"""Group of entry points."""
+"""Group of the entry points of reporters."""
 _OF_FLINK: Final = {
     "org.apache.flink.metrics.prometheus.PrometheusReporterFactory": "prometheus",
     "org.apache.flink.metrics.prometheus.PrometheusPushGatewayReporterFactory": "prometheuspushgateway",
@@ -41,9 +41,9 @@ _ARE_EXTRA: Final = ("prometheus", "prometheuspushgateway", "otel")
 
 
 def create_metric_registry(settings: Settings, clock: Clock, process_name: str) -> MetricRegistry:
-    """Return the registry of a process with its reporters, none of which is started yet.
+    """Return the registry of a process with its reporters, which are not started yet.
 
-    ConfigurationError where a setting of theirs cannot be, or where one needs a package that is not there.
+    ConfigurationError if a setting of theirs is invalid, or if one needs a package that is not installed.
     """
     found = _of_each(settings)
     return MetricRegistry(
@@ -59,7 +59,7 @@ def refuse_unusable_reporters(settings: Settings) -> None:
 
 
 def _of_each(settings: Settings) -> Mapping[str, dict[str, str]]:
-    """Return the settings of each reporter by its name."""
+    """Return the settings of each reporter, by its name."""
     found: dict[str, dict[str, str]] = {name: {} for name in _listed(settings)}
     for key, value in settings.items():
         name, dot, rest = key.removeprefix(REPORTER_PREFIX).partition(".")
@@ -106,12 +106,12 @@ def _load(config: ReporterConfig) -> type[MetricReporter]:
     except LookupError:
         known = ", ".join(entry_point_names(METRIC_REPORTERS))
         raise ConfigurationError(
-            config.key_of(FACTORY), named, f"there is no such reporter; there are {known}"
+            config.key_of(FACTORY), named, f"there is no such reporter; the reporters are {known}"
         ) from None
     except ImportError as error:
         hint = ": pip install 'headrace[metrics]'" if kind in _ARE_EXTRA else ""
         raise ConfigurationError(
-            config.key_of(FACTORY), named, f"{error.name} is not installed here{hint}"
+            config.key_of(FACTORY), named, f"{error.name} is not installed{hint}"
         ) from error
 
 
@@ -123,7 +123,7 @@ def _refuse_unknown(config: ReporterConfig, factory: type[MetricReporter]) -> No
             raise ConfigurationError(
                 f"{REPORTER_PREFIX}{config.name}.{key}",
                 value,
-                f"the reporter has no such option; it has {', '.join(suffixes)}",
+                f"the reporter has no such option; its options are {', '.join(suffixes)}",
             )
 
 

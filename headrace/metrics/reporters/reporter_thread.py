@@ -1,7 +1,7 @@
-"""ReporterThread: the thread of one reporter, and the place where one report at a time waits for it.
+"""ReporterThread: the thread of one reporter, with a queue of a single report.
 
-What it is offered waits in bounded places: one report, the groups that ended since the last one, and spans. So a
-reporter that hangs costs its own reports, and nobody waits for it. A failure is told once for each cause.
+The waiting data is bounded: one report, the groups that ended since the last one, and spans. So a reporter that hangs
+loses only its own reports, and no other thread waits for it. A failure is logged once for each cause.
 """
 
 import logging
@@ -20,20 +20,20 @@ from headrace.metrics.reporters.reporter import MetricFilter, MetricReporter
 _LOG = logging.getLogger(__name__)
 
 SPANS_MAX: Final = 1_000
-"""Spans that wait; of more the oldest are left out."""
+"""Maximum number of waiting spans; above it the oldest are dropped."""
 _CAUSES_MAX: Final = 20
 
 
 @dataclass(frozen=True)
 class ReportView:
-    """The part of a report that one reporter sees, and the variables it sees with it."""
+    """The part of a report, and the variables, that one reporter receives."""
 
     filter: MetricFilter
     excluded_variables: frozenset[str] = frozenset()
     additional_variables: Mapping[str, str] | None = None
 
     def of(self, report: MetricReport) -> MetricReport:
-        """Return the part of `report`; groups of which nothing is left are left out."""
+        """Return the part of `report`, without groups that become empty."""
         return replace(
             report,
             groups=[each for group in report.groups if (each := self._of_group(group)).samples],
@@ -54,7 +54,7 @@ class ReportView:
 
 
 class ReporterThread:
-    """Runs one reporter, and takes for it what the registry offers. Any thread may call it."""
+    """Runs one reporter, and queues data of the registry for it. Any thread may call it."""
 
     def __init__(
         self, reporter: MetricReporter, view: ReportView, interval_ms: float, clock: Clock
@@ -65,7 +65,7 @@ class ReporterThread:
         self._reporter: Final = reporter
         self._view: Final = view
         self._clock: Final = clock
-        # Guards what waits: those who offer add to what the reporter's thread takes.
+        # Guards the waiting data, which other threads add and the reporter's thread takes.
         self._lock: Final = threading.Lock()
         self._waiting: MetricReport | None = None
         self._spans: Final = deque[Span](maxlen=SPANS_MAX)
@@ -84,7 +84,7 @@ class ReporterThread:
         self._thread = start_thread(f"headrace-reporter-{self.name}", self._run)
 
     def offer(self, report: MetricReport) -> None:
-        """Take a report; it takes the place of one that waits, and keeps the ended groups of that."""
+        """Queue a report, which replaces a waiting one but keeps its ended groups."""
         with self._lock:
             earlier, ended = self._waiting, report.ended
             if earlier is not None:
@@ -95,21 +95,21 @@ class ReporterThread:
         if earlier is not None and since_ms is not None:
             busy_s = (self._clock.monotonic_ms() - since_ms) / 1000
             self._tell(
-                "busy", f"has been busy with one report for {busy_s:.0f} s: it misses others"
+                "busy", f"has been busy with one report for {busy_s:.0f} s: other reports are lost"
             )
 
     def offer_span(self, span: Span) -> None:
-        """Take a span."""
+        """Queue a span."""
         self._spans.append(span)
         self._wake.set()
 
     def close_soon(self) -> None:
-        """Send what waits, then end."""
+        """Send the waiting data, then end."""
         self._is_closing = True
         self._wake.set()
 
     def await_end(self, timeout_s: float) -> None:
-        """Wait for the thread; one that does not end in time is left behind."""
+        """Wait for the thread; if it does not end in time, it is abandoned."""
         if self._thread is None:
             return
         self._thread.join(timeout_s)
@@ -161,5 +161,5 @@ class ReporterThread:
             return
         self._logged_causes.add(cause)
         _LOG.warning(
-            "metric reporter '%s' %s (told once; the job goes on)", self.name, shown_uri(text)
+            "metric reporter '%s' %s (logged once; the job continues)", self.name, shown_uri(text)
         )

@@ -1,1 +1,1 @@
-"""Record batches on their way: sealing, schemas, validation, compression, and which channel a row goes to."""
+"""Record batches on the wire: sealing, schemas, validation, compression, and the selection of channels for rows."""

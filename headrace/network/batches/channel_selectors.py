@@ -1,6 +1,6 @@
-"""ChannelSelector and its kinds: the channels that the rows of a batch go to, in the order of the batch.
+"""ChannelSelector and its implementations: assign the rows of a batch to the channels of their consumers.
 
-Whole batches are dealt where a batch has at least WHOLE_BATCH_ROWS rows: dealing its rows one by one would divide
+A batch of at least WHOLE_BATCH_ROWS rows goes to one channel as a whole: dealing its rows one by one would divide
 the size of every batch downstream by the number of channels. Smaller batches are dealt row by row, strictly in turn.
 Source: Flink StreamPartitioner and its subclasses.
 """
@@ -36,34 +36,34 @@ MAX_TRAVERSE_SIZE: Final = ConfigOption(
     least=1,
 )  # fmt: skip
 
-# To look whether row numbers are in range takes longer than copying short rows.
+# A range check of row numbers takes longer than copying short rows.
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
 Channels = npt.NDArray[np.int32]
 Selection = list[tuple[int, RecordBatch]]
-"""Channel and the rows for it; a channel occurs at most once."""
+"""Pairs of a channel and its rows; each channel occurs at most once."""
 LoadOf = Callable[[int], tuple[int, int]]
-"""Elements and bytes that wait for a channel. Called by the task's thread; a moment's reading."""
+"""Return the elements and bytes queued for a channel; a snapshot, read by the task's thread."""
 
 
 class ChannelSelector(Protocol):
-    """Deals the rows of one producer subtask."""
+    """Assigns the rows of one producer subtask to channels."""
 
     is_broadcast: bool
     deals_rows: bool
-    """True if the rows of a batch usually go to many channels: then several batches are better split at once."""
+    """True if the rows of a batch usually go to many channels, so that several batches should be split together."""
 
     def select(self, batch: RecordBatch) -> Selection:
-        """Return the rows of `batch` (num_rows >= 1) by channel. Never asked of a broadcast."""
+        """Return the rows of `batch` (num_rows >= 1) by channel. Not called for a broadcast."""
         ...
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """Return the channel of each row, without splitting; instead of `select`, with the same outcome."""
+        """Return the channel of each row without splitting the batch; an alternative to `select` with equal results."""
         ...
 
 
 class SingleChannelSelector:
-    """FORWARD and GLOBAL: everything to channel 0."""
+    """Sends all rows to channel 0 (FORWARD and GLOBAL)."""
 
     is_broadcast = False
     deals_rows = False
@@ -76,7 +76,7 @@ class SingleChannelSelector:
 
 
 class BroadcastSelector:
-    """BROADCAST: everything to every channel."""
+    """Sends all rows to every channel (BROADCAST)."""
 
     is_broadcast = True
     deals_rows = False
@@ -89,7 +89,7 @@ class BroadcastSelector:
 
 
 class RoundRobinSelector:
-    """REBALANCE from a random channel on, RESCALE from channel 0 on: in turn by rows, or by whole batches."""
+    """Deals rows or whole batches in turn: REBALANCE starts at a random channel, RESCALE at channel 0."""
 
     is_broadcast = False
     deals_rows = False
@@ -127,10 +127,11 @@ class RoundRobinSelector:
 
 
 class LoadAwareSelector:
-    """REBALANCE and RESCALE by load: of the channels that are next in turn the one with the shortest queue.
+    """Deals rows to the channel with the shortest queue among the next ones in turn (REBALANCE and RESCALE by load).
 
-    `load_of`: elements and bytes that wait for a channel now; of equal ones the first in turn. Rows of one batch are
-    dealt by the queues as they are before it. Source: Flink AdaptiveLoadBasedRecordWriter.
+    `load_of` returns the elements and bytes that are queued for a channel; among equal queues the first in turn wins.
+    All rows of a batch are dealt by the queue lengths from before the batch. Source: Flink
+    AdaptiveLoadBasedRecordWriter.
     """
 
     is_broadcast = False
@@ -182,7 +183,7 @@ class LoadAwareSelector:
 
 
 class ShuffleSelector:
-    """SHUFFLE: a channel drawn for each row, or for each whole batch."""
+    """Draws a random channel for each row or for each whole batch (SHUFFLE)."""
 
     is_broadcast = False
     deals_rows = False
@@ -207,7 +208,7 @@ class ShuffleSelector:
 
 
 class KeyGroupSelector:
-    """HASH: the subtask that owns the key group of the row's key."""
+    """Sends each row to the subtask that owns the key group of its key (HASH)."""
 
     is_broadcast = False
     deals_rows = True
@@ -227,7 +228,10 @@ class KeyGroupSelector:
 
 
 class CustomSelector:
-    """CUSTOM: the user's partitioner, asked with the key of each row and the number of channels."""
+    """Sends each row to the channel that the user's partitioner returns (CUSTOM).
+
+    The partitioner is called with the key and the number of channels.
+    """
 
     is_broadcast = False
     deals_rows = True
@@ -243,11 +247,11 @@ class CustomSelector:
         self._key_selector = key_selector
 
     def select(self, batch: RecordBatch) -> Selection:
-        """Return the rows by channel; InvalidChannelError where the user's answer is no channel."""
+        """Return the rows by channel. InvalidChannelError if the user's partitioner returns an invalid channel."""
         return deal(batch, self.channels_of(batch), self._channel_count)
 
     def channels_of(self, batch: RecordBatch) -> Channels:
-        """Return the channel of each row; InvalidChannelError where the user's answer is no channel."""
+        """Return the channel of each row. InvalidChannelError if the user's partitioner returns an invalid channel."""
         channels = [self._channel_of(self._key_selector(row)) for row in batch.rows()]
         return np.array(channels, dtype=np.int32)
 
@@ -261,9 +265,9 @@ class CustomSelector:
 def order_by_channel(
     channels: Channels, channel_count: int
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return row numbers by channel, rows of one channel in their order, and how many rows each channel has.
+    """Return the row numbers sorted by channel, stable within a channel, and the number of rows per channel.
 
-    Shapes (num_rows,), as that of `channels`, and (channel_count,).
+    Shapes: (num_rows,), like `channels`, and (channel_count,).
     """
     # 16-bit numbers are sorted by radix, in linear time.
     narrow = channels.astype(np.uint16) if channel_count <= 1 << 16 else channels
@@ -271,9 +275,9 @@ def order_by_channel(
 
 
 def in_order(rows: pa.RecordBatch, order: npt.NDArray[np.intp]) -> pa.RecordBatch:
-    """Return `rows` in an order of all of them, shape (num_rows,), such as that of `order_by_channel`.
+    """Return all of `rows` in the given order, shape (num_rows,), as `order_by_channel` returns it.
 
-    Nothing of it is checked, which would take a third of the time.
+    The order is not checked: a check would take a third of the time.
     """
     return pc.call_function("take", [rows, pa.array(order)], _UNCHECKED)
 
@@ -302,9 +306,9 @@ def create_selector(
     settings: Settings | None = None,
     load_of: LoadOf | None = None,
 ) -> ChannelSelector:
-    """Return the selector of one producer subtask. A CUSTOM payload is unpickled here, so call it in the task only.
+    """Return the selector of one producer subtask. Unpickles a CUSTOM payload, so call it only in the task.
 
-    `load_of`: elements and bytes that wait for a channel; None where nobody reads while they are written.
+    `load_of` returns the elements and bytes queued for a channel; None if no consumer reads while the rows are written.
     """
     options = settings or Settings()
     whole_batch_rows = options.get_option(WHOLE_BATCH_ROWS)
@@ -321,7 +325,7 @@ def create_selector(
         case PartitionerKind.FORWARD:
             if channel_count == 1:
                 return SingleChannelSelector()
-            # The consumers were rescaled under a forward edge: rather spread rows than send all to one.
+            # The consumers of a forward edge were rescaled: spread the rows instead of sending all of them to one.
             return RoundRobinSelector(
                 channel_count, random.randrange(channel_count), whole_batch_rows
             )

@@ -1,8 +1,8 @@
-"""SealedBatch: an Arrow record batch on its way, its bytes, and how it is cut and read.
+"""SealedBatch: an immutable Arrow record batch in transit; also writes, cuts and reads batches and events.
 
 The schema is not repeated with each batch: a channel announces it once (SchemaAnnouncer, SchemaMemory), with an 8-byte
 fingerprint that every batch names. Dictionary columns are decoded before sealing: a batch never depends on one that was
-sent before it. `encode_event` and `decode_event` do for events what the rest does for rows.
+sent before it. `encode_event` and `decode_event` convert events.
 Source: Flink Buffer, NetworkBuffer, EventSerializer.
 """
 
@@ -30,16 +30,16 @@ from headrace.network.wire.framing import Body, BodyParts
 _ASCII_MAX: Final = 127
 _CHECKS_MAX: Final = 1024
 SCATTER_BYTES: Final = 32 * 1024
-"""Below this one copy is cheaper than many pieces."""
+"""Size in bytes from which a batch is sent as several pieces; below it, one copy is cheaper."""
 _END_OF_DATA, _END_OF_PARTITION, _BARRIER, _CANCEL_MARKER, _END_OF_OUTPUT_STATE = 1, 2, 3, 4, 5
 _BARRIERS: Final = msgspec.msgpack.Decoder(CheckpointBarrier)
 NO_FINGERPRINT: Final = 0
 
 
 class RowCheck:
-    """Validates rows of one schema that came without a checksum, before anything follows their offsets. Any thread.
+    """Validates received rows of one schema that have no checksum, before their offsets are used. Any thread.
 
-    Arrow follows offsets blindly: one wrong bit in them kills the process. Its own full validation checks the offsets,
+    Arrow does not check offsets: one wrong bit in them kills the process. Its own full validation checks the offsets,
     and then each text by itself, which is nearly all of its cost. So the offsets are checked with texts cast to bytes,
     and all texts of a column at once: bytes below 128 are UTF-8 however they are cut. A column with other bytes, or a
     nested one, is left to Arrow's full validation. This takes a half to a quarter of the time (4096 texts of 10 and 100
@@ -56,7 +56,7 @@ class RowCheck:
             self._as_bytes = pa.schema([field.with_type(_bytes_of(field.type)) for field in schema])
 
     def check(self, message: Any, batch: pa.RecordBatch) -> None:
-        """Raise pa.ArrowInvalid where `batch`, which was read from `message`, must not be used."""
+        """Raise pa.ArrowInvalid if `batch`, which was read from `message`, must not be used."""
         if self._as_bytes is None or not self._are_ascii(message, self._as_bytes, batch):
             batch.validate(full=True)
 
@@ -70,7 +70,7 @@ class RowCheck:
 
 
 class RowChecks:
-    """Keeps the checks of schemas by identity: to compare schemas would cost more than the check."""
+    """Caches the RowCheck of each schema by identity: comparing schemas would cost more than the check."""
 
     def __init__(self) -> None:
         self._checks: dict[int, RowCheck] = {}
@@ -90,14 +90,14 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def _bytes_of(data_type: pa.DataType) -> pa.DataType:
-    """The type with the same layout whose values may be any bytes."""
+    """Return the binary type that has the same layout as a text type; other types as they are."""
     if pa.types.is_string(data_type):
         return pa.binary()
     return pa.large_binary() if pa.types.is_large_string(data_type) else data_type
 
 
 class _Pieces:
-    """A file that keeps what is written to it."""
+    """File-like sink that keeps the buffers written to it."""
 
     closed = False
 
@@ -115,7 +115,7 @@ class _Pieces:
 
 
 class BatchWriter:
-    """Writes batches as the pieces of their Arrow messages, which refer to the batches' own memory. Used by one thread.
+    """Writes batches as Arrow messages in pieces that refer to the batches' own memory. Used by one thread.
 
     `RecordBatch.serialize` copies every column into one new buffer; for a socket, which takes many buffers in one call,
     that copy is the largest cost of sending. Arrow's stream writer hands its sink the buffers themselves.
@@ -153,11 +153,11 @@ def fingerprint_of(schema_message: bytes) -> int:
 
 
 class SealedBatch:
-    """Rows that are finished and may be shared, with the markers that stand between them.
+    """Finished, immutable rows that may be shared, with the markers between them.
 
-    `arrow` is None where there are only markers. `size_bytes` is what the rows take as an Arrow message; who knows it
-    already says so, since to ask lets go of the interpreter, and another thread may take it. The message is made once
-    for all channels of a broadcast: by the task's thread where a consumer elsewhere is known by then.
+    `arrow` is None if there are only markers. `size_bytes` is the size of the rows as an Arrow message; callers that
+    know it pass it, because computing it releases the interpreter lock. The message is made once for all channels of a
+    broadcast: by the task's thread if a remote consumer is already known.
     """
 
     __slots__ = ("_body", "arrow", "markers", "row_count", "size_bytes")
@@ -180,13 +180,13 @@ class SealedBatch:
     def of_message(
         cls, arrow: pa.RecordBatch, markers: tuple[PlacedMarker, ...], message: Body
     ) -> "SealedBatch":
-        """Make a batch of which the Arrow message is there already, as when it was read from a file."""
+        """Make a batch whose Arrow message exists already, for example because it was read from a file."""
         sealed = cls(arrow, markers, len(message))
         sealed._body = message
         return sealed
 
     def write(self, writer: BatchWriter) -> None:
-        """Make the message, for consumers in other processes."""
+        """Serialise the batch for consumers in other processes."""
         if self._body is None and self.arrow is not None:
             self._body = writer.message(self.arrow, self.size_bytes)
 
@@ -197,15 +197,15 @@ class SealedBatch:
         return self._body
 
     def cut(self, limit_bytes: int, limit_rows: int = 1 << 62) -> "list[SealedBatch]":
-        """Return pieces of at most so many bytes and rows, cut between rows; a single larger row stays whole.
+        """Return pieces of at most `limit_bytes` and `limit_rows`, cut between rows; a single larger row stays whole.
 
-        A marker goes with the row it stands before, or with the last piece.
+        A marker goes with the row that it precedes, or with the last piece.
         """
         fits = self.size_bytes <= limit_bytes and self.row_count <= limit_rows
         if fits or self.row_count <= 1:
             return [self]
         assert self.arrow is not None
-        # Of equal size: as many as fit would leave a rest of a few rows, and each piece costs its envelope.
+        # Cut pieces of equal size: filling each piece would leave a small last one, and each piece has a fixed cost.
         count = max(-(-self.size_bytes // limit_bytes), -(-self.row_count // limit_rows))
         step = -(-self.row_count // count)
         pieces: list[SealedBatch] = []
@@ -213,18 +213,18 @@ class SealedBatch:
             length = min(step, self.row_count - start)
             is_last = start + length == self.row_count
             markers = _shift_markers(self.markers, start, length, is_last)
-            # A second look: rows of different sizes make pieces of different sizes.
+            # Check again: rows of different sizes make pieces of different sizes.
             pieces += SealedBatch(self.arrow.slice(start, length), markers).cut(limit_bytes)
         return pieces
 
 
 def has_dictionaries(schema: pa.Schema) -> bool:
-    """Return whether a column is dictionary-encoded."""
+    """Return whether any column of the schema is dictionary-encoded."""
     return any(pa.types.is_dictionary(column_type) for column_type in schema.types)
 
 
 def decode_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return `batch` with dictionary columns as plain ones."""
+    """Return `batch` with its dictionary columns decoded to plain ones."""
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         for column in batch.columns
@@ -235,10 +235,10 @@ def decode_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
 def read_batch(
     body: Body, schema: pa.Schema, row_count: int, peer: str, *, is_verified: bool = False
 ) -> pa.RecordBatch:
-    """Rebuild a batch from its message without copying; CorruptBatchError where that fails.
+    """Rebuild a batch from its message without copying. CorruptBatchError if the message is invalid.
 
-    Offsets and lengths inside the message are looked at too, unless `is_verified`, which is for bytes whose checksum
-    was right: Arrow itself follows them blindly, and a single wrong one would kill the process. See RowCheck.
+    Offsets and lengths inside the message are checked too (RowCheck), unless `is_verified`: the checksum of the bytes
+    was right. Arrow does not check offsets, and a wrong one would kill the process.
     """
     try:
         message = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)
@@ -248,25 +248,27 @@ def read_batch(
     # Whatever Arrow finds there: also what is not implemented, a missing key, a size beyond all memory.
     except Exception as error:
         raise CorruptBatchError(
-            peer, f"a batch that is no Arrow message of its schema: {error}"
+            peer, f"the batch cannot be read with its schema: {error}"
         ) from error
     if batch.num_rows != row_count:
         raise CorruptBatchError(
-            peer, f"a batch of {batch.num_rows} rows that was announced with {row_count}"
+            peer, f"the batch has {batch.num_rows} rows, but was announced with {row_count}"
         )
     return batch
 
 
 def read_schema(message: bytes, peer: str) -> pa.Schema:
-    """Rebuild a schema; CorruptBatchError where that fails."""
+    """Rebuild a schema. CorruptBatchError if the bytes cannot be read as an Arrow schema."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(message))
     except Exception as error:
-        raise CorruptBatchError(peer, f"a schema that is no Arrow schema: {error}") from error
+        raise CorruptBatchError(
+            peer, f"the schema cannot be read as an Arrow schema: {error}"
+        ) from error
 
 
 class SchemaAnnouncer:
-    """Sender's side of one channel: tells when the schema has to be sent before a batch."""
+    """Tracks for the sender of one channel when a schema must be sent before a batch."""
 
     __slots__ = ("_schema", "fingerprint")
 
@@ -275,7 +277,7 @@ class SchemaAnnouncer:
         self.fingerprint = NO_FINGERPRINT
 
     def changed(self, schema: pa.Schema) -> bytes | None:
-        """Return the schema message if `schema` is not the one announced last, and count it as announced."""
+        """Return the schema message if `schema` differs from the last announced one, and record it as announced."""
         if self._schema is not None and self._schema.equals(schema):
             return None
         self._schema = schema
@@ -285,7 +287,7 @@ class SchemaAnnouncer:
 
 
 class SchemaMemory:
-    """Receiver's side of one channel: the schema that was announced last."""
+    """Keeps the schema announced last on one channel, for its receiver."""
 
     __slots__ = ("_fingerprint", "_peer", "_schema")
 
@@ -295,27 +297,30 @@ class SchemaMemory:
         self._schema: pa.Schema | None = None
 
     def announced(self, fingerprint: int, body: Body) -> None:
-        """Take a Schema frame. Its name is looked at first: nothing reads bytes that are not what it names."""
+        """Take a Schema frame.
+
+        CorruptBatchError if its bytes do not match the fingerprint; checked before they are parsed.
+        """
         message = bytes(body)
         actual = fingerprint_of(message)
         if actual != fingerprint:
             raise CorruptBatchError(
-                self._peer, f"schema {actual:016x} announced as {fingerprint:016x}"
+                self._peer, f"schema {actual:016x} was announced as {fingerprint:016x}"
             )
         self._schema = read_schema(message, self._peer)
         self._fingerprint = fingerprint
 
     def schema_of(self, fingerprint: int) -> pa.Schema:
-        """Return the schema that a batch names; CorruptBatchError where it was not the last one announced."""
+        """Return the schema with this fingerprint. CorruptBatchError if it is not the last one announced."""
         if self._schema is None or fingerprint != self._fingerprint:
             raise CorruptBatchError(
-                self._peer, f"a batch of the unannounced schema {fingerprint:016x}"
+                self._peer, f"a batch names schema {fingerprint:016x}, which was not announced"
             )
         return self._schema
 
 
 def encode_event(event: StreamEvent) -> tuple[int, int, bytes]:
-    """Return kind, value and body of an Event frame; only a barrier has a body: itself as msgpack."""
+    """Return kind, value and body of an Event frame; only a barrier has a body, its msgpack encoding."""
     match event:
         case EndOfData(mode):
             return _END_OF_DATA, mode.value, b""
@@ -330,11 +335,13 @@ def encode_event(event: StreamEvent) -> tuple[int, int, bytes]:
 
 
 def decode_event(kind: int, value: int, body: Body, peer: str) -> StreamEvent:
-    """Inverse of `encode_event`."""
+    """Return the event that `encode_event` has encoded. ProtocolError if it is invalid."""
     if kind == _BARRIER:
         return _decode_barrier(value, body, peer)
     if len(body):
-        raise ProtocolError(peer, f"an event of kind {kind} with a body of {len(body)} bytes")
+        raise ProtocolError(
+            peer, f"an event of kind {kind} must not have a body of {len(body)} bytes"
+        )
     if kind == _END_OF_DATA and value in (StopMode.DRAIN.value, StopMode.NO_DRAIN.value):
         return EndOfData(StopMode(value))
     if kind == _END_OF_PARTITION:
@@ -343,16 +350,16 @@ def decode_event(kind: int, value: int, body: Body, peer: str) -> StreamEvent:
         return CancelCheckpointMarker(value)
     if kind == _END_OF_OUTPUT_STATE:
         return EndOfOutputChannelState()
-    raise ProtocolError(peer, f"an event of the unknown kind {kind} (value {value})")
+    raise ProtocolError(peer, f"unknown kind {kind} of event (value {value})")
 
 
 def _decode_barrier(checkpoint_id: int, body: Body, peer: str) -> CheckpointBarrier:
     try:
         barrier = _BARRIERS.decode(body)
     except DECODE_ERRORS as error:
-        raise ProtocolError(peer, f"a checkpoint barrier that cannot be read: {error}") from error
+        raise ProtocolError(peer, f"the checkpoint barrier cannot be read: {error}") from error
     if barrier.checkpoint_id != checkpoint_id:
-        what = f"barrier {barrier.checkpoint_id} that was announced as {checkpoint_id}"
+        what = f"barrier {barrier.checkpoint_id} was announced as {checkpoint_id}"
         raise ProtocolError(peer, what)
     return barrier
 

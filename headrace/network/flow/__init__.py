@@ -1,1 +1,1 @@
-"""Flow control: credits, the rows that may be in flight to a task, and how long rows wait for more."""
+"""Flow control: credits, limits of rows in flight to a task, and the time for which rows are held back for a batch."""

@@ -1,13 +1,13 @@
-"""BufferDebloater: how many rows should lie between a task and those that send to it. Pure arithmetic.
+"""BufferDebloater: chooses the number of rows in flight from producers to a task. Pure arithmetic.
 
-What is in flight is what a barrier has to wait for, and what a record has to wait behind. Under back pressure all
-buffers fill up, however slow the task is; this keeps them at what it takes in within the target time. Flink announces
-smaller buffers for that, so that each carries less for the same overhead. A buffer here is a batch, and what a slow
-function costs is told by its rows: so rows are counted, a batch is a quarter of them at most, and producers hold back
-what exceeds them, as does the credit.
+Barriers and records wait behind the rows in flight. Under back pressure all
+buffers fill up, however slow the task is; this limits them to the rows that it takes in within the target time. Flink
+announces smaller buffers for that, so that each carries less for the same overhead. A buffer here is a batch, and the
+cost of a slow function depends on its rows: so rows are counted, a batch is a quarter of them at most, and producers
+hold back the excess, as credit does.
 
-It begins with few, since nobody knows yet how fast the task is, and what was put in its way once it has to work off. It
-grows at most by a factor whenever that much was taken in, until the memory of the gate is what bounds it.
+It begins with few rows, since the speed of the task is still unknown and rows in flight cannot be taken back. It
+grows at most by a factor each time that many rows were taken in, until the memory of the gate bounds it.
 Source: Flink BufferDebloater, ThroughputCalculator, BufferSizeEMA; RFC 5681 for the slow start.
 """
 
@@ -40,29 +40,29 @@ DEBLOAT_THRESHOLD: Final = ConfigOption(
 )  # fmt: skip
 
 ROWS_AT_FIRST: Final = 1024
-"""Rows in flight of one gate before anything was measured."""
+"""Initial number of rows in flight for one gate, before the first measurement."""
 UNLIMITED_ROWS: Final = 1 << 40
-"""Announced where memory bounds what is in flight more closely than time does."""
+"""Value announced if memory bounds the rows in flight more closely than time does."""
 EDGE_SIDES: Final = 2
-"""The producer's queue and the receiver's buffers may each hold what is wanted."""
+"""Both the producer's queue and the receiver's buffers may each hold the chosen number of rows."""
 BATCHES_IN_FLIGHT: Final = 4
-"""Into which producers cut what is wanted: a barrier waits for the whole of a batch that is in work."""
+"""Number of batches into which producers cut the rows in flight: a barrier waits for a whole batch in processing."""
 GROWTH_MAX: Final = 4
-"""Factor by which a sample may exceed the average: a single lucky period must not open the gates."""
+"""Factor by which a sample may exceed the average, so that one unusually fast period does not open the gates."""
 
 
 def is_debloated(settings: Settings) -> bool:
-    """Return whether the gates of a job with these options are limited by time."""
+    """Return whether the rows in flight of this job's gates are limited by a time target."""
     return settings.get_option(DEBLOAT_ENABLED) or settings.duration_ms(LATENCY_TARGET) > 0
 
 
 def batch_rows(in_flight_rows: int) -> int:
-    """Rows that are enough for one batch, for a consumer that wants so many in flight."""
+    """Return the rows of one batch for a consumer that wants `in_flight_rows` in flight; at least 1."""
     return max(1, in_flight_rows // BATCHES_IN_FLIGHT)
 
 
 class BufferDebloater:
-    """One gate's. `rows_min` lets every channel go on."""
+    """Limits the rows in flight of one gate; `rows_min` is the least number with which every channel makes progress."""
 
     def __init__(
         self, target_ms: float, samples: int, threshold_percent: float, rows_min: int
@@ -74,14 +74,14 @@ class BufferDebloater:
         self._rows_min = rows_min
         self._average = float(max(rows_min, ROWS_AT_FIRST))
         self.announced_rows = round(self._average)
-        """Wanted on each side of the connection."""
+        """Rows wanted on each side of the connection."""
         self.is_growing = True
-        """True until something has shown how fast the task is."""
+        """True until a measurement has shown the speed of the task."""
         self.time_to_consume_ms = 0.0
 
     @classmethod
     def from_settings(cls, settings: Settings, rows_min: int) -> "BufferDebloater":
-        """Read the options. A latency target is the shorter one of two."""
+        """Make a debloater from the options; of the debloating and the latency target the shorter one applies."""
         target_ms = settings.duration_ms(DEBLOAT_TARGET)
         return cls(
             min(target_ms, settings.duration_ms(LATENCY_TARGET) or target_ms),
@@ -93,10 +93,10 @@ class BufferDebloater:
     def recalculate(
         self, taken_rows: int, active_ms: float, waiting_rows: float, held_rows_max: float
     ) -> int | None:
-        """Take note of a period: rows taken in, and the time in which there was something to take.
+        """Record one period, and return the new number of rows in flight if producers should be told, else None.
 
-        `waiting_rows` are in flight now, and `held_rows_max` is what the memory of the gate has room for. Returns the
-        rows wanted in flight where producers should be told.
+        `taken_rows` were taken in during the `active_ms` in which input was available; `waiting_rows` are in flight
+        now, and `held_rows_max` fit into the gate's memory.
         """
         if active_ms <= 0 or taken_rows <= 0:
             # An idle gate says nothing about how fast the task is.
@@ -107,7 +107,7 @@ class BufferDebloater:
         enough = min(fitting, held_rows_max)
         is_growing = self.is_growing and self._average < enough
         sample = min(fitting, GROWTH_MAX * self._average)
-        # Slow start: what was announced has been taken in, so that four times as much may come.
+        # Slow start: the task has taken in what was announced, so up to four times as much may come.
         weight = 1.0 if is_growing else self._alpha
         average = self._average + weight * (sample - self._average)
         self._average = max(min(average, held_rows_max), self._rows_min)

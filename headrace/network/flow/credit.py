@@ -21,10 +21,10 @@ import msgspec
 
 
 class CreditExceeded(Exception):
-    """More was spent than had been granted; the caller names channel and peer."""
+    """More credit was spent than granted; the caller adds channel and peer."""
 
     def __init__(self, granted: int, spent: int) -> None:
-        super().__init__(f"{spent} spent of {granted}")
+        super().__init__(f"{spent} credit(s) spent, but only {granted} granted")
         self.granted = granted
         self.spent = spent
 
@@ -40,7 +40,7 @@ class SenderAccount:
         self.is_stalled = False
 
     def spend(self, cost: int, backlog: int) -> None:
-        """Take note that data of `cost` segments leaves and tells of `backlog` segments behind it."""
+        """Record that data of `cost` segments is sent, which announces `backlog` more segments behind it."""
         if cost > self.credit:
             raise CreditExceeded(self.credit, cost)
         self.credit -= cost
@@ -48,17 +48,17 @@ class SenderAccount:
         self.is_stalled = False
 
     def grant(self, credit_count: int) -> None:
-        """Take an AddCredit."""
+        """Add `credit_count` from an AddCredit frame."""
         assert credit_count > 0
         self.credit += credit_count
 
     def must_announce(self, cost: int, backlog: int) -> bool:
-        """Return whether to tell the consumer that its credit does not suffice for the next batch, of `cost` segments.
+        """Return whether to tell the consumer that its credit is too small for the next batch of `cost` segments.
 
-        It is told at least once for each batch that has to wait although there is credit: it may hold credit back, not
-        knowing the batch's cost. Without any credit left it owes us some, and learns of the backlog with the data that
-        it pays for; only where much more waits by now than it knows of is it worth a frame. Else it would grant for
-        what stood in the queue when the last credit was spent, and a long round trip would never be filled.
+        It is told at least once for each batch that waits although there is credit: the consumer may hold credit back
+        because it does not know the batch's cost. Without any credit, the consumer owes some and learns the backlog
+        with the data; a frame is then worth sending only if the backlog has grown much. Otherwise it would grant only
+        for the queue as it was when the last credit was spent, and a long round trip would never be filled.
         """
         if self.credit >= cost:
             return False
@@ -74,7 +74,7 @@ class SenderAccount:
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
-    """Segments that one received batch occupies, by kind: to be handed back once it was taken."""
+    """Segments that one received batch occupies, by kind; returned once the task has taken the batch."""
 
     exclusive_count: int
     floating_count: int
@@ -110,22 +110,22 @@ class ReceiverAccount:
 
     @property
     def available(self) -> int:
-        """Segments set aside for data to come."""
+        """Segments set aside for data that is still to come."""
         return self.idle_exclusive + self.idle_floating
 
     @property
     def granted(self) -> int:
-        """Segments among these that the sender knows of, or will learn of from a credit on its way."""
+        """Available segments that the sender knows of, or will learn of from credit in flight."""
         return self.available - self.unannounced
 
     @property
     def in_flight(self) -> int:
-        """Segments that hold batches, or may at any moment: what a limit in flight bounds."""
+        """Segments that hold batches or may receive one at any moment; a limit in flight bounds them."""
         return self.granted + self.held_exclusive + self.held_floating
 
     @property
     def has_plenty(self) -> bool:
-        """Return whether the sender knows of half of what the channel has, and of enough for all that it told of."""
+        """Return whether the sender knows of half of the channel's segments, and of enough for its backlog."""
         granted = self.granted
         if self.is_stalled or granted < self.backlog:
             return False
@@ -135,7 +135,7 @@ class ReceiverAccount:
 class GateCredits:
     """Accounts of all remote channels of one gate, by channel index.
 
-    Every method may raise credit that is to be announced; `take_announcements` collects it. Owned by one thread.
+    Every method may free credit that must be announced; `take_announcements` collects it. Owned by one thread.
     """
 
     def __init__(self, channel_count: int, exclusive_count: int, floating_count: int) -> None:
@@ -150,43 +150,43 @@ class GateCredits:
 
     @property
     def credit_max(self) -> int:
-        """The most that one channel can ever be granted at once."""
+        """Most credit that one channel can hold at once."""
         return self.exclusive_count + self.floating_count
 
     @property
     def is_lone(self) -> bool:
-        """Return whether the gate has a single channel: all segments are its own."""
+        """Return whether the gate has a single channel, which then owns all segments."""
         return len(self.accounts) == 1
 
     def needs_settling(self, index: int) -> bool:
-        """Return whether what the task took of this channel is to be counted now: credit, or others, may wait for it.
+        """Return whether batches taken from this channel must be counted now, for its own credit or other channels.
 
-        Any thread. Who is told otherwise may let it be until the sender is heard of again. See `has_plenty`.
+        Any thread. If False, the count may wait until the sender is heard of again; see `has_plenty`.
         """
         account = self.accounts[index]
         is_wanted = bool(self._waiting) and not self.is_lone
         return is_wanted or (account.is_open and not account.has_plenty)
 
     def limit_in_flight(self, segment_count: int) -> None:
-        """Announce credit to a channel only as long as it has fewer than `segment_count` in flight."""
+        """Announce credit to a channel only while it has fewer than `segment_count` segments in flight."""
         assert segment_count > 0
         self._in_flight_max = segment_count
         self._to_announce.update(dict.fromkeys(range(len(self.accounts))))
 
     def can_open(self, index: int) -> bool:
-        """Return whether a closed channel would begin with credit: not all of it holds batches of its last time."""
+        """Return whether a closed channel would start with credit: not all of its segments hold earlier batches."""
         share = self.idle_floating if self.is_lone else 0
         return self.accounts[index].held_exclusive < self.exclusive_count or share > 0
 
     def open_channel(self, index: int) -> int:
-        """Begin to receive; return the initial credit, which need not be announced."""
+        """Open a channel and return its initial credit, which need not be announced."""
         account = self.accounts[index]
         assert not account.is_open
         # Of several channels none may begin with floating segments: the credit cannot be taken back from a producer
         # that turns out to be idle, and a giant row elsewhere may need every one of them.
         share = self.idle_floating if self.is_lone else 0
         account.is_open = True
-        # A channel that is opened again may have batches of its last time that nobody has taken yet.
+        # A reopened channel may still hold batches from before that the task has not taken yet.
         account.idle_exclusive = self.exclusive_count - account.held_exclusive
         account.idle_floating = share
         self.idle_floating -= share
@@ -208,16 +208,19 @@ class GateCredits:
         return Charge(exclusive, floating)
 
     def backlog_announced(self, index: int, backlog: int) -> None:
-        """The sender lacks credit for its next batch: aim at room for `backlog` segments, past any limit in flight."""
+        """Record that the sender lacks credit for its next batch.
+
+        Aim at `backlog` segments despite any limit in flight.
+        """
         self.accounts[index].is_stalled = True
         self._require(self.accounts[index], index, backlog)
 
     def _require(self, account: ReceiverAccount, index: int, backlog: int) -> None:
-        """Aim at having room for `backlog` segments beside the exclusive ones."""
+        """Aim at room for `backlog` segments in addition to the exclusive ones."""
         if not account.is_open:
             return
         account.backlog = backlog
-        # Nobody else wants what a lone channel has: its sender need not ask for it again and again.
+        # No other channel needs the segments of a lone channel: its sender need not ask for them repeatedly.
         account.required = self.credit_max if self.is_lone else backlog + self.exclusive_count
         if account.unannounced:
             self._to_announce[index] = None
@@ -228,7 +231,7 @@ class GateCredits:
         self._serve_waiting()
 
     def batch_taken(self, index: int, charge: Charge) -> None:
-        """Free what a batch occupied: the task has taken it."""
+        """Free the segments of a batch that the task has taken."""
         account = self.accounts[index]
         account.held_exclusive -= charge.exclusive_count
         account.held_floating -= charge.floating_count
@@ -239,7 +242,7 @@ class GateCredits:
         self._serve_waiting()
 
     def close_channel(self, index: int) -> None:
-        """End the channel: its floating segments serve others, its exclusive ones wait for the gate to close."""
+        """Close the channel: others get its floating segments; its exclusive ones stay until the gate closes."""
         account = self.accounts[index]
         if not account.is_open:
             return
@@ -254,9 +257,9 @@ class GateCredits:
         self._serve_waiting()
 
     def take_announcements(self) -> list[tuple[int, int]]:
-        """Return `(channel index, credit)` of what became available, and count it as announced.
+        """Return `(channel index, credit)` of newly available credit, and count it as announced.
 
-        Nothing for a channel that has plenty: it is looked at again when its sender is heard of.
+        Skips a channel that has plenty: it is checked again when its sender is heard of.
         """
         announcements: list[tuple[int, int]] = []
         withheld: dict[int, None] = {}
@@ -281,7 +284,7 @@ class GateCredits:
     def _free_exclusive(self, index: int, account: ReceiverAccount) -> None:
         account.idle_exclusive += 1
         if account.available > account.required and account.idle_floating > 0:
-            # The exclusive segment takes the place of a floating one in what the sender knows of.
+            # The exclusive segment replaces a floating one in the credit that the sender knows of.
             account.idle_floating -= 1
             self.idle_floating += 1
         else:

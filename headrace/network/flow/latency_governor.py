@@ -1,17 +1,17 @@
-"""LatencyGovernor: how long one output holds rows back, and how many make a batch, to keep a target. Pure arithmetic.
+"""LatencyGovernor: chooses hold time and batch size of one output to meet a latency target. Pure arithmetic.
 
-A batch costs the same full or not, so whoever waits longer gets more through; and a row waits as long as its batch is
-held, then behind the batches before it. With a rate of λ rows per ms for a channel, held for h, a batch is λh rows;
+A batch costs the same whether full or not, so a longer wait gives more throughput; and a row waits as long as its batch
+is held, then behind the batches before it. With a rate of λ rows per ms for a channel, held for h, a batch is λh rows;
 behind q of its kind in the queue, which go on at the rate at which they came, a row waits h(1 + q). So
 
     h = budget / (1 + q)        rows = λh, a quarter more, where there is a queue
 
-where the budget is four fifths of the target less what flushes come late, as where the task is busy with user code. The
-rest is for the way and the consumer's turn, which nobody sees from here: they take the slowest rows some milliseconds
-however short the target is, so of a short one less is left to hold rows. Without a queue the hold alone decides, so
-that a burst is not cut into crumbs. Where the consumer is the slower one batches leave when they have their rows, and
-the quarter more fills the last fifth. A queue that batches wait in because they are too small must not make them
-smaller still: hence the least hold, by the number of channels that each flush makes a batch for.
+where the budget is four fifths of the target less the lateness of flushes, for example while user code runs. The
+rest is for transport and the consumer's turn, which are not measured here: they take some milliseconds for the slowest
+rows, however short the target is, so a short target leaves less time to hold rows. Without a queue the hold alone
+decides, so that a burst is not cut into tiny batches. If the consumer is slower, batches leave when they have their
+rows, and the quarter more fills the last fifth. A queue that batches wait in because they are too small must not make
+them smaller still: hence the minimum hold, which grows with the number of channels.
 
 Source: Little 1961 (the wait behind q); Nagle, RFC 896 (hold while something is on its way); as batches of Clipper
 (Crankshaw et al., NSDI 2017) follow a latency objective.
@@ -34,24 +34,25 @@ LATENCY_TARGET: Final = ConfigOption(
 )  # fmt: skip
 BUDGET_SHARE: Final = 0.8
 WAY_MS: Final = 4.0
-"""Time that one row in a hundred takes without being held, about: with checkpoints, on a machine that is half busy."""
+"""Approximate 99th percentile of the transport time of a row that is not held, in ms, with checkpoints, at half load.
+"""
 BUDGET_SHARE_MIN: Final = 0.2
-"""Least share of the target that is left to hold rows: to hold them for no time at all makes everything slower."""
+"""Minimum share of the target for holding rows: not holding them at all makes everything slower."""
 HEADROOM: Final = 1.25
 QUEUE_MIN: Final = 0.5
-"""Queue length, on average, below which a queue is only a batch that has just been handed over."""
+"""Average queue length below which the queue is only a batch that was just handed over."""
 HOLD_MIN_MS: Final = 1.0
 BATCH_COST_MS: Final = 0.25
-"""Time that both sides spend on a batch, about, however small it is."""
+"""Approximate time in ms that both sides spend on a batch, whatever its size."""
 LATENESS_SHARE_MAX: Final = 0.75
-"""Share of the budget that late flushes may take: beyond it a busy task would hold nothing back, and only be busier."""
+"""Share of the budget that late flushes may take; with more, a busy task would hold nothing back and become busier."""
 SMOOTHING_MS: Final = 200.0
 PERIOD_NS: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """Limits of a batch until the next choice: how long it may wait, and its rows for one channel."""
+    """Limits of a batch until the next choice: its longest wait, and its rows per channel."""
 
     hold_ms: float
     rows: int
@@ -61,8 +62,8 @@ class BatchChoice:
 class FlushObserved:
     """Measurements of an output at a flush.
 
-    `row_count`: rows emitted in all until now; `queued_count`: batches in the longest queue before this flush;
-    `waited_ms`: how long the first row of this flush has waited.
+    `row_count`: rows emitted so far; `queued_count`: batches in the longest queue before this flush; `waited_ms`: time
+    that the first row of this flush has waited.
     """
 
     now_ns: int
@@ -72,12 +73,15 @@ class FlushObserved:
 
 
 def budget_of(target_ms: float) -> float:
-    """Return how much of a target is for holding rows back, in ms."""
+    """Return the share of a latency target that may be spent holding rows back, in ms."""
     return min(BUDGET_SHARE * target_ms, max(target_ms - WAY_MS, BUDGET_SHARE_MIN * target_ms))
 
 
 class LatencyGovernor:
-    """One output's of `channel_count` channels. Begins with the whole budget: where nothing queues, that is right."""
+    """Chooses the batch limits of one output with `channel_count` channels.
+
+    Holds rows for the whole budget at first.
+    """
 
     def __init__(self, target_ms: float, channel_count: int, rows_max: int) -> None:
         assert target_ms > 0 and channel_count > 0 and rows_max > 0
@@ -95,16 +99,16 @@ class LatencyGovernor:
     def from_settings(
         cls, settings: Settings, channel_count: int, rows_max: int
     ) -> "LatencyGovernor | None":
-        """Read the option; None where no target is set."""
+        """Make a governor from the options; None if no latency target is set."""
         target_ms = settings.duration_ms(LATENCY_TARGET)
         return cls(target_ms, channel_count, rows_max) if target_ms > 0 else None
 
     def is_due(self, now_ns: int) -> bool:
-        """Return whether enough time has passed for a rate to mean something."""
+        """Return whether enough time has passed to measure a rate."""
         return self._last is None or now_ns - self._last.now_ns >= PERIOD_NS
 
     def flushed(self, seen: FlushObserved) -> BatchChoice:
-        """Take note of a flush (`is_due`) and choose anew."""
+        """Record a flush, when `is_due`, and return the new limits."""
         last, self._last = self._last, seen
         late_ms = max(0.0, seen.waited_ms - self.choice.hold_ms)
         if last is None:
@@ -116,7 +120,7 @@ class LatencyGovernor:
         rate = (seen.row_count - last.row_count) / elapsed_ms
         self._rate = rate if self._rate == 0 else self._rate + weight * (rate - self._rate)
         self._queue += weight * (seen.queued_count - self._queue)
-        # What is late counts at once and is forgotten step by step: the target is about the slowest rows.
+        # Lateness counts at once and decays slowly: the target is about the slowest rows.
         self._lateness_ms = max(late_ms, (1 - weight) * self._lateness_ms)
         self.choice = self._choose()
         return self.choice

@@ -1,1 +1,1 @@
-"""Input gates and their channels: local, remote, recovered and not yet known ones."""
+"""Input gates and their channels: local, remote and recovered ones."""

@@ -1,8 +1,8 @@
-"""BufferManager: segments and credits of one gate's remote channels, and the transport on whose thread they live.
+"""BufferManager: owns segments and credits of one gate's remote channels, on the transport's thread.
 
-The task's thread only says which batches it took. The transport's thread owns the accounts, so that they need no
-lock. It is woken for several batches, or when the task finds nothing more to take, and then only where a producer may
-come to lack credit: else what was taken is counted when the producer is heard of again. Source: Flink BufferManager.
+The task's thread only reports the batches that it took. The transport's thread owns the accounts, so that they need no
+lock. It is woken for several batches, or when the task has nothing more to take, and then only if a producer may
+run out of credit: otherwise taken batches are counted at the producer's next message. Source: Flink BufferManager.
 """
 
 from collections import deque
@@ -39,69 +39,75 @@ class BufferManager:
 
     @property
     def segment_count(self) -> int:
-        """Segments that the gate owns."""
+        """Number of segments that the gate owns."""
         return self._reservation.count
 
     @property
     def used_count(self) -> int:
-        """Segments that hold batches the task has not taken yet. Any thread; a moment's reading."""
+        """Number of segments with batches that the task has not taken yet. Any thread; a snapshot."""
         exclusive, floating = self._held()
         return exclusive + floating
 
     @property
     def granted_count(self) -> int:
-        """Segments that producers may fill, as far as this side knows. Any thread; a moment's reading."""
+        """Number of segments that producers may fill, as known on this side. Any thread; a snapshot."""
         return sum(account.granted for account in self.credits.accounts)
 
     @property
     def exclusive_usage(self) -> float:
-        """Share of the channels' own segments that hold batches. Any thread; a moment's reading."""
+        """Share of the exclusive segments that hold batches. Any thread; a snapshot."""
         return self._held()[0] / (len(self.credits.accounts) * self.credits.exclusive_count)
 
     @property
     def floating_usage(self) -> float:
-        """Share of the shared segments that hold batches. Any thread; a moment's reading."""
+        """Share of the floating segments that hold batches. Any thread; a snapshot."""
         return self._held()[1] / self.credits.floating_count if self.credits.floating_count else 0.0
 
     def serve(self, grants: Mapping[int, Callable[[int], None]]) -> None:
-        """Set how each channel grants credit, on the transport's thread; before any of them is opened."""
+        """Set the functions that grant credit per channel, called on the transport's thread.
+
+        Call before opening channels.
+        """
         self._grants = grants
 
     def batch_taken(self, index: int, charge: Charge) -> None:
-        """The task took a batch. Task thread."""
+        """Record that the task took a batch. Task thread."""
         self._taken.append((index, charge))
         if len(self._taken) >= self._batch_size:
             self.flush()
 
     def flush(self) -> None:
-        """Have credits announced for what was taken, where that may be needed. Task thread.
+        """Have credit announced for the taken batches if a producer may need it. Task thread.
 
-        What a look at the accounts misses, because they are changed meanwhile, is found by whoever changes them: see
-        `heard_of`, which looks for what was taken after it has charged what came.
+        If the accounts change during this check, the thread that changes them finds the taken batches itself: see
+        `heard_of`.
         """
         if not self._taken or self._is_wake_pending:
             return
         taken = list(self._taken)
-        # What is shared is given back at once; and each channel is asked about once, however much was taken of it.
+        # Shared segments are returned at once; each channel is checked once, however many of its batches were taken.
         is_missed = not self.credits.is_lone and any(charge.floating_count for _, charge in taken)
         if is_missed or any(map(self.credits.needs_settling, {index for index, _ in taken})):
             self._is_wake_pending = True
             self.transport.post(self._settle_and_announce)
 
     def heard_of(self, index: int) -> None:
-        """The producer of a channel sent something, which is charged: give it credit if need be. Transport's thread."""
+        """Handle that a producer's message was charged to a channel: announce credit if it is needed.
+
+        Transport's thread.
+        """
         if self._taken and self.credits.needs_settling(index):
             self.settle()
         self.announce()
 
     def settle(self) -> None:
-        """Count everything that the task took. The transport's thread."""
+        """Count all batches that the task took. Transport's thread."""
         while self._taken:
             index, charge = self._taken.popleft()
             self.credits.batch_taken(index, charge)
 
     def limit_in_flight(self, batch_count: int) -> None:
-        """Let each channel have at most so many batches in flight. Task thread."""
+        """Let each channel have at most `batch_count` batches in flight. Task thread."""
 
         def limit() -> None:
             self.credits.limit_in_flight(batch_count)
@@ -110,12 +116,12 @@ class BufferManager:
         self.transport.post(limit)
 
     def announce(self) -> None:
-        """Send the credit that became available. The transport's thread."""
+        """Send the credit that became available. Transport's thread."""
         for index, credit_count in self.credits.take_announcements():
             self._grants[index](credit_count)
 
     def close(self) -> None:
-        """Give the segments back, behind everything posted before."""
+        """Return the segments after all calls posted before."""
         self.transport.post(self._reservation.close)
 
     def _settle_and_announce(self) -> None:

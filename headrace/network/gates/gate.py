@@ -1,6 +1,6 @@
-"""InputGate and InputChannel: what one logical input reads, and where it reads one subpartition.
+"""InputGate and InputChannel: the input of an operator, and its connection to one subpartition each.
 
-A gate gives its channels turns, one element at a time. All kinds of channels deliver the same elements for the same
+A gate reads its channels in turn, one element at a time. All kinds of channels deliver the same elements for the same
 trace of the producer, wherever it is. Source: Flink InputGate, InputChannel.
 """
 
@@ -17,9 +17,9 @@ from headrace.network.gates.in_flight_input import CapturedBatch
 
 
 class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
-    """A barrier that may time out has arrived behind other elements; element `sequence` of its channel.
+    """Announces to the gate that a barrier which may time out has arrived behind other elements, as element `sequence`.
 
-    Made by the receiver, never on the wire. Source: Flink EventAnnouncement.
+    Made by the receiver, never sent. Source: Flink EventAnnouncement.
     """
 
     barrier: CheckpointBarrier
@@ -27,7 +27,7 @@ class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
 
 
 class EndOfInputChannelState(msgspec.Struct, frozen=True, gc=False):
-    """End of the restored rows of a channel. For the gate, never on the wire.
+    """Ends the restored rows of a channel. Made for the gate, never sent.
 
     Source: Flink EndOfInputChannelStateEvent.
     """
@@ -38,61 +38,61 @@ ChannelElement = DeliveredElement | EndOfInputChannelState
 
 
 class InputChannel(Protocol):
-    """One channel of a gate. `request` and `poll` are for the task's thread, `close` for any."""
+    """One channel of a gate. `request` and `poll` are called on the task's thread, `close` on any."""
 
     @property
     def is_local(self) -> bool:
-        """Return whether it reads a partition of this process."""
+        """Return whether the channel reads a partition of this process."""
         ...
 
     @property
     def queued_count(self) -> int:
-        """Elements that wait."""
+        """Number of queued elements."""
         ...
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the batches that wait. A moment's reading."""
+        """Bytes of the queued batches; a snapshot."""
         ...
 
     @property
     def has_priority_event(self) -> bool:
-        """Return whether the next element is an event with priority. Any thread; a moment's reading."""
+        """Return whether the next element is an event with priority. Any thread; a snapshot."""
         ...
 
     def request(self) -> None:
-        """Begin to read."""
+        """Start reading the subpartition."""
         ...
 
     def poll(self) -> ChannelElement | None:
-        """Return the next element if there is one; raise the channel's error."""
+        """Return the next element or None; raise the channel's error if it has failed."""
         ...
 
     def resume(self) -> None:
-        """Have the producer go on after an event that blocks upstream. Once per such event; the task's thread."""
+        """Tell the producer to continue after an event that blocks it; once per such event. Task's thread."""
         ...
 
     def prioritise(self, sequence: int) -> None:
-        """Have an announced barrier handed out before all that stands in front of it. The task's thread."""
+        """Deliver the announced barrier with this sequence number before all elements ahead of it. Task's thread."""
         ...
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """Keep what stands in front of the barrier of this checkpoint, and what comes until it does.
+        """Start to capture the elements ahead of this checkpoint's barrier, including those that arrive before it.
 
-        Ends the capture for another checkpoint. The task's thread.
+        Ends the capture for any other checkpoint. Task's thread.
         """
         ...
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
-        """Return what was captured for this checkpoint, in order, and forget it. The task's thread."""
+        """Return and forget the batches captured for this checkpoint, in order. Task's thread."""
         ...
 
     def acknowledge_all_data(self) -> None:
-        """Tell the producer that all rows before EndOfData were processed. Once; the task's thread."""
+        """Tell the producer that all rows before EndOfData were processed; once. Task's thread."""
         ...
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
-        """Say how many rows there should be between the two tasks; > 0. The task's thread."""
+        """Announce the wanted number of rows in flight between the two tasks; > 0. Task's thread."""
         ...
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class InputChannel(Protocol):
 
 
 class BatchElement(msgspec.Struct, frozen=True, gc=False):
-    """Rows of one channel with the markers between them; `batch` may have no rows, then there are only markers."""
+    """Rows of one channel with the markers between them; `batch` has no rows if there are only markers."""
 
     channel_index: int
     batch: RecordBatch
@@ -119,11 +119,11 @@ GateElement = BatchElement | EventElement
 
 
 class InputGate(Protocol):
-    """Channels of one edge, or of several edges that lead to the same input. `poll` is for the task's thread."""
+    """Channels of one edge, or of several edges into the same input. `poll` is called on the task's thread."""
 
     @property
     def number_of_channels(self) -> int:
-        """Channels, open or ended."""
+        """Number of channels, open or ended."""
         ...
 
     @property
@@ -133,38 +133,40 @@ class InputGate(Protocol):
 
     @property
     def is_available(self) -> bool:
-        """Return whether `poll` may have something, or the gate is finished or closed. Any thread."""
+        """Return whether `poll` may have an element, or the gate is finished or closed. Any thread."""
         ...
 
     @property
     def has_priority_event(self) -> bool:
-        """Return whether `poll` would return an event with priority. Any thread; a moment's reading."""
+        """Return whether `poll` would return an event with priority. Any thread; a snapshot."""
         ...
 
     def poll(self) -> GateElement | None:
-        """Return the next element of the channel whose turn it is, or None if there is nothing now.
+        """Return the next element of the channel whose turn it is, or None if no element is queued.
 
-        Events with priority come first. Raises the error of a channel when its turn comes, and CancelTaskException
-        after close.
+        Events with priority come first. Raises the error of a channel at its turn, and CancelTaskException after close.
         """
         ...
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, from any thread, as soon as the gate is available; now if it is."""
+        """Call `callback` once, on any thread, as soon as the gate is available; immediately if it is available now."""
         ...
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, from any thread, as soon as an event with priority waits; now if one does."""
+        """Call `callback` once, on any thread, as soon as an event with priority is queued.
+
+        Immediately if one is queued now.
+        """
         ...
 
     def resume(self, channel_index: int) -> None:
-        """Have the producer of a channel go on after an event that blocks upstream. The task's thread."""
+        """Tell the producer of a channel to continue after an event that blocks it. Task's thread."""
         ...
 
     def prioritise(self, channel_index: int, sequence: int) -> None:
-        """Have an announced barrier handed out before all that stands in front of it. The task's thread."""
+        """Deliver an announced barrier before all elements ahead of it. Task's thread."""
         ...
 
     def acknowledge_all_data(self, channel_index: int) -> None:
-        """Tell a producer that all rows before its EndOfData were processed. The task's thread."""
+        """Tell a producer that all rows before its EndOfData were processed. Task's thread."""
         ...

@@ -20,7 +20,7 @@ _BARRIERS_MAX: Final = 16
 
 
 class CapturedBatch:
-    """Rows as they stood on a channel, with their markers. Of rows that came from elsewhere still the message."""
+    """Rows captured on a channel with their markers. Rows from another process are still an Arrow message."""
 
     __slots__ = ("_arrow", "_is_verified", "_message", "_peer", "_schema", "markers", "row_count")
 
@@ -40,7 +40,7 @@ class CapturedBatch:
         peer: str,
         is_verified: bool,
     ) -> "CapturedBatch":
-        """Copy a batch that has not been read yet. `schema`: None where there are only markers."""
+        """Copy a batch that has not been parsed yet; `schema` is None if there are only markers."""
         made = cls(None, markers)
         if schema is None:
             return made
@@ -50,7 +50,7 @@ class CapturedBatch:
         return made
 
     def read(self) -> pa.RecordBatch | None:
-        """Return the rows, None where there are only markers. Any thread. CorruptBatchError."""
+        """Return the rows, or None if there are only markers. Any thread. CorruptBatchError for an invalid message."""
         if self._message is None:
             return self._arrow
         return read_batch(
@@ -61,40 +61,42 @@ class CapturedBatch:
 class InFlightInput:
     """Captures batches from the queue of one channel.
 
-    Where another thread fills the queue, the caller holds `lock` around each call together with its own access to the
-    queue.
+    If another thread fills the queue, the caller holds `lock` around each call together with its own queue access.
     """
 
     def __init__(self) -> None:
-        # The network's thread queues what arrives, the task's thread looks at all that is queued and begins.
+        # The network's thread queues arrivals; the task's thread reads the whole queue and starts the capture.
         self.lock: Final = threading.Lock()
         self.is_collecting = False
         self._checkpoint_id = 0
-        # Several where checkpoints were given up, which may arrive in another order than they were begun.
+        # Several barriers if checkpoints were aborted; they may arrive in another order than they were started.
         self._barriers: deque[tuple[int, int]] = deque(maxlen=_BARRIERS_MAX)
         self._batches: list[CapturedBatch] = []
 
     def barrier_arrived(self, checkpoint_id: int, sequence: int) -> None:
-        """A barrier came, wherever in the queue it will stand."""
+        """Record the arrival of a barrier, whatever its position in the queue."""
         self._barriers.append((checkpoint_id, sequence))
         if checkpoint_id >= self._checkpoint_id:
             self.is_collecting = False
 
     def start(self, checkpoint_id: int) -> int | None:
-        """Begin; return the sequence of the barrier, before which what is queued counts, or None: all of it does."""
+        """Start the capture.
+
+        Return the sequence number of the barrier that ends the queued part, or None if all is part of it.
+        """
         self._checkpoint_id = checkpoint_id
         self._batches = []
-        # Its own, or where that was overtaken by a newer one, that one's: the checkpoint is over then.
+        # Its own barrier, or a newer one that overtook it: the checkpoint is over then.
         end = min((each for each in self._barriers if each[0] >= checkpoint_id), default=None)
         self.is_collecting = end is None
         return None if end is None else end[1]
 
     def add(self, batch: CapturedBatch) -> None:
-        """Take a batch that was queued at the start, or arrived while collecting."""
+        """Add a batch that was queued at the start, or arrived during the capture."""
         self._batches.append(batch)
 
     def stop(self, checkpoint_id: int) -> list[CapturedBatch]:
-        """End; return what was captured, nothing where another checkpoint began meanwhile."""
+        """End the capture; return its batches, or none if another checkpoint started a capture meanwhile."""
         if checkpoint_id != self._checkpoint_id:
             return []
         self.is_collecting = False

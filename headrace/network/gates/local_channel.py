@@ -1,4 +1,4 @@
-"""LocalInputChannel: a subpartition of this process; batches change hands. Source: Flink LocalInputChannel."""
+"""LocalInputChannel: reads a subpartition of this process without copying. Source: Flink LocalInputChannel."""
 
 from collections.abc import Callable
 from typing import Final
@@ -28,7 +28,7 @@ UNLIMITED_CREDIT: Final = 1 << 62
 
 
 class LocalInputChannel:
-    """Reads a subpartition of this process: batches change hands, nothing is copied or serialised."""
+    """Reads a subpartition of this process: batches are handed over without copying or serialising them."""
 
     is_local = True
 
@@ -50,18 +50,18 @@ class LocalInputChannel:
         self._timeout_ms = retry.total_ms
         self._notify = notify
         self._view: ResultSubpartitionView | None = None
-        # What was said before the producer was there, and is said once it is.
+        # Requests made before the producer exists; they are sent once it does.
         self._in_flight_rows: int | None = None
         self._error: NetworkError | None = None
         self._timer: Cancellable | None = None
         self._is_closed = False
-        # The task's thread only: what waits is the producer's, and captured by it.
+        # Task's thread only: queued elements belong to the producer, which captures them.
         self._capture_id = self._barrier_id = 0
         self._captured: list[CapturedBatch] = []
 
     @property
     def queued_count(self) -> int:
-        # Read once: a reader of metrics may meet a canceller that takes the view away.
+        # Read once: a cancelling thread may remove the view while metrics are read.
         view = self._view
         return 0 if view is None else view.queued_count
 
@@ -76,7 +76,7 @@ class LocalInputChannel:
         return view is not None and view.has_priority_event
 
     def request(self) -> None:
-        """Begin to read; wait for a producer that is still being deployed."""
+        """Start reading, or wait for a producer that is still being deployed."""
         if not self._attach():
             self._transport.post(self._wait_for_producer)
 
@@ -108,8 +108,8 @@ class LocalInputChannel:
             view.resume()
 
     def prioritise(self, sequence: int) -> None:
-        """Not supported: the producer is in this process, and lets its barriers overtake by itself."""
-        raise AssertionError("a channel of this process announces nothing")
+        """Not supported: the producer is in this process and lets its barriers overtake elements by itself."""
+        raise AssertionError("a local channel announces no barriers")
 
     def start_capture(self, checkpoint_id: int) -> None:
         self._capture_id, self._captured = checkpoint_id, []
@@ -160,7 +160,10 @@ class LocalInputChannel:
         return True
 
     def _tell_wish(self, view: ResultSubpartitionView) -> None:
-        """Any thread: where the task wishes anew while the producer comes, its newest wish is the last one told."""
+        """Send the wanted rows in flight, again if they change meanwhile, so that the newest value is sent last.
+
+        Any thread.
+        """
         announced = None
         while (wished := self._in_flight_rows) is not None and wished != announced:
             view.notify_in_flight_rows(wished)
@@ -183,7 +186,10 @@ class LocalInputChannel:
         self._check_producer(self._partition_id, self._producer_checked)
 
     def _producer_checked(self, verdict: ProducerVerdict) -> None:
-        """Any thread. All the time that a producer may take has passed: it is not asked again, whatever it does."""
+        """Fail the channel unless it is being cancelled: the time for requests is over, so none is repeated.
+
+        Any thread.
+        """
         if verdict is not ProducerVerdict.CANCEL and not self._is_closed:
             self._error = PartitionNotFoundError(str(self._partition_id), self._owner)
             self._notify()

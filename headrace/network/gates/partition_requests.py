@@ -1,10 +1,10 @@
 """Repeated requests of a channel: for a partition that is not registered yet, and after a lost connection.
 
-PartitionRequestBackoff says how long a consumer asks for a partition that its producer has not registered yet,
-ReconnectPolicy whether a channel goes on reading a stored result after its connection ended. ProducerVerdict says
-whether to ask again at all, by the state of the producer: one that is on its way, runs or has just finished is asked
-again. Where it was cancelled, failed or belongs to an attempt that is over, the consumer is cancelled rather than
-failed: the end of the producer is the cause, and stays the one that is reported.
+PartitionRequestBackoff limits how long a consumer asks for a partition that its producer has not registered yet,
+ReconnectPolicy decides whether a channel goes on reading a stored result after its connection ended. ProducerVerdict
+decides whether to ask again at all, by the state of the producer: one that is on its way, runs or has just finished is
+asked again. If it was cancelled, failed or belongs to an attempt that is over, the consumer is cancelled rather than
+failed: the end of the producer is the cause, and stays the reported one.
 Source: Flink RemoteInputChannel, PartitionProducerStateChecker, RemoteChannelStateChecker.
 """
 
@@ -24,8 +24,8 @@ REQUEST_BACKOFF_INITIAL: Final = ConfigOption(
 )  # fmt: skip
 REQUEST_BACKOFF_MAX: Final = ConfigOption(
     "taskmanager.network.request-backoff.max", timedelta, timedelta(seconds=10),
-    "Longest wait between two requests for a partition, or two tries to reach a shuffle service again whose connection "
-    "was lost. A consumer gives up after twice this time in all.",
+    "Longest wait between two requests for a partition, or between two attempts to reconnect to a shuffle service "
+    "after its connection was lost. A consumer gives up after twice this time in all.",
 )  # fmt: skip
 PARTITION_REQUEST_TIMEOUT: Final = ConfigOption(
     "taskmanager.network.partition-request-timeout", timedelta, timedelta(seconds=10),
@@ -34,12 +34,12 @@ PARTITION_REQUEST_TIMEOUT: Final = ConfigOption(
 
 
 def to_ms(duration: timedelta) -> float:
-    """Milliseconds of a duration."""
+    """Return a duration in milliseconds."""
     return duration.total_seconds() * 1000
 
 
 class PartitionRequestBackoff:
-    """Waits between requests for a partition that is not registered yet, doubling up to a maximum.
+    """Computes the delays between requests for a partition that is not registered yet, doubling up to a maximum.
 
     Ends after `total_ms`, including the time for which the producer's side keeps a request.
 
@@ -56,7 +56,7 @@ class PartitionRequestBackoff:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "PartitionRequestBackoff":
-        """Read the options."""
+        """Make a back-off from the options."""
         return cls(
             to_ms(settings.get_option(REQUEST_BACKOFF_INITIAL)),
             to_ms(settings.get_option(REQUEST_BACKOFF_MAX)),
@@ -64,11 +64,11 @@ class PartitionRequestBackoff:
         )
 
     def unparked(self) -> "PartitionRequestBackoff":
-        """Return a new one for who waits for a connection: nobody keeps its requests meanwhile."""
+        """Return a new back-off for use while no connection exists: the producer's side keeps no requests then."""
         return PartitionRequestBackoff(self._initial_ms, self._max_ms, 0.0)
 
     def next_delay_ms(self) -> float | None:
-        """A request came back unserved: return the wait before the next one, or None to give up."""
+        """Return the delay before the next request after one came back unserved, or None to give up."""
         self._spent_ms += self._parked_ms
         if self._spent_ms >= self.total_ms:
             return None
@@ -79,14 +79,14 @@ class PartitionRequestBackoff:
 
 
 class ReconnectPolicy:
-    """Decides for one channel whether and when it goes on reading a stored result after its connection ended. Pure.
+    """Decides whether and when a channel resumes reading a stored result after its connection ended. Pure.
 
         reading --lost--> waiting --delay--> connecting --connected--> reading, from the element that is next
                              ^                    |
                              +-----not reached----+          no element for `retry` in all: the first error is final
 
-    Only for results that outlive whoever made them: where the connection with a task manager ends, its results are gone
-    with it, and to wait for them would only delay the restart. Source: Flink Remote Shuffle's reads by offset.
+    Only for results that outlive their producer: when the connection with a task manager ends, its results are gone
+    with it, and waiting for them would only delay the restart. Source: Flink Remote Shuffle's reads by offset.
     """
 
     def __init__(self, retry: PartitionRequestBackoff, *, is_external: bool) -> None:
@@ -98,15 +98,15 @@ class ReconnectPolicy:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether a connection was lost: who never had one is told at once that there is none."""
+        """Return whether a connection was lost; if none was ever made, its error is reported at once."""
         return self._first_error is not None
 
     def lost(self, error: NetworkError, next_sequence: int) -> float | NetworkError:
-        """The connection ended, or cannot be made: return the wait in ms before the next try, or the final error."""
+        """Return the delay in ms before the next attempt after a connection failed, or the final error."""
         if not self._is_external or not _may_pass(error):
             return error
         if self._first_error is None or next_sequence > self._lost_at_sequence:
-            # It got further than the last time: whatever cuts connections, this reader comes to its end.
+            # It made progress since the last loss: the reader will reach its end despite lost connections.
             self._waits = self._retry.unparked()
             self._first_error = error
         self._lost_at_sequence = next_sequence
@@ -115,7 +115,7 @@ class ReconnectPolicy:
 
 
 def _may_pass(error: NetworkError) -> bool:
-    """Return whether another connection may do better: not where the peer breaks the protocol or does not know us."""
+    """Return whether a new connection may succeed: not if the peer breaks the protocol or refuses the handshake."""
     if isinstance(error, CorruptFrameError):
         return True
     return not isinstance(error, ProtocolError | HandshakeError)
@@ -131,7 +131,7 @@ class ProducerVerdict(enum.Enum):
 
 AnswerVerdict = Callable[[ProducerVerdict], None]
 CheckProducer = Callable[[ResultPartitionId, AnswerVerdict], None]
-"""Asks for the verdict on a partition's producer; answered once or, where nobody can tell any more, never."""
+"""Asks for the verdict on a partition's producer; the answer comes once, or never if nobody knows the state."""
 
 _V: Final = ProducerVerdict
 VERDICTS: Final[Mapping[ExecutionState, ProducerVerdict]] = {
@@ -148,5 +148,5 @@ VERDICTS: Final[Mapping[ExecutionState, ProducerVerdict]] = {
 
 
 def verdict_on(state: ExecutionState | None) -> ProducerVerdict:
-    """Return what the state of a producer means for its consumer; None: that attempt is over and forgotten."""
+    """Return the reaction to a producer in `state`; None means that its attempt is over and forgotten."""
     return ProducerVerdict.CANCEL if state is None else VERDICTS[state]

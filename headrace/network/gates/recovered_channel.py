@@ -1,9 +1,9 @@
-"""RecoveredInputChannel: rows that a checkpoint caught on their way on one channel, read before anything new.
+"""RecoveredInputChannel: delivers a channel's in-flight rows from a checkpoint before any new ones.
 
-    restore -> READING --the last batch, EndOfInputChannelState--> its successor stands in its place
+    restore -> READING --the last batch, EndOfInputChannelState--> its successor replaces it
 
-A successor is requested when every channel of its gate is drained: its sender may be another one now, so that what it
-sends belongs behind the restored rows of all channels. Source: Flink RecoveredInputChannel.
+A successor is requested when every channel of its gate is drained: after a rescaling it may have another sender, so
+that what that one sends belongs behind the restored rows of all channels. Source: Flink RecoveredInputChannel.
 """
 
 from collections import deque
@@ -19,11 +19,10 @@ from headrace.network.gates.in_flight_input import CapturedBatch, InFlightInput
 
 
 class RecoveredInputChannel:
-    """Input channel of restored in-flight batches; once they are read and it is requested, EndOfInputChannelState.
+    """Delivers the restored in-flight batches of a channel and then, once requested, EndOfInputChannelState.
 
-    The task's thread, except for metrics, which any thread reads.
-
-    `successor`: the local or remote channel that reads what is sent from now on.
+    Task's thread, except for metrics, which any thread reads. `successor` is the local or remote channel that reads new
+    elements.
     """
 
     has_priority_event = False
@@ -35,7 +34,7 @@ class RecoveredInputChannel:
 
     @property
     def is_local(self) -> bool:
-        """Return whether the restored rows count as local: those of a local channel do."""
+        """Return whether the successor is local; its restored rows count as local then."""
         return self.successor.is_local
 
     @property
@@ -48,24 +47,24 @@ class RecoveredInputChannel:
         return 0
 
     def restore(self, batches: Sequence[SealedBatch]) -> None:
-        """Have `batches` read behind those given before; before `request`."""
+        """Append `batches` to the restored rows. Call before `request`."""
         self._queue.extend(batches)
 
     def request(self) -> None:
-        """End the restored rows: there are no more."""
+        """End the restored rows."""
         self._queue.append(EndOfInputChannelState())
 
     def poll(self) -> ChannelElement | None:
         return self._queue.popleft() if self._queue else None
 
     def resume(self) -> None:
-        raise AssertionError("a recovered channel has delivered nothing that blocks")
+        raise AssertionError("a recovered channel delivers no event that blocks its producer")
 
     def prioritise(self, sequence: int) -> None:
-        raise AssertionError("a recovered channel has announced nothing")
+        raise AssertionError("a recovered channel announces no barriers")
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """Capture all that waits: restored rows stand before every barrier of the running job."""
+        """Capture all queued batches: restored rows precede every barrier of the running job."""
         self._capture.start(checkpoint_id)
         for each in self._queue:
             if isinstance(each, SealedBatch):
@@ -75,7 +74,7 @@ class RecoveredInputChannel:
         return self._capture.stop(checkpoint_id)
 
     def acknowledge_all_data(self) -> None:
-        raise AssertionError("a recovered channel has delivered no end of data")
+        raise AssertionError("a recovered channel delivers no EndOfData")
 
     def request_in_flight_rows(self, in_flight_rows: int) -> None:
         self.successor.request_in_flight_rows(in_flight_rows)

@@ -1,4 +1,4 @@
-"""RemoteInputChannel: a subpartition of another TaskManager, read with credit, and the queue of what has come.
+"""RemoteInputChannel: reads a subpartition of another TaskManager with credit, into a queue for the task.
 
 Source: Flink RemoteInputChannel.
 """
@@ -55,13 +55,13 @@ ConsumerCall = Callable[[ConsumerSession, int], None]
 
 
 class QueuedBatch(msgspec.Struct, frozen=True, gc=False):
-    """A frame with what it costs."""
+    """A received Data frame with its charge."""
 
     frame: Data
     charge: Charge
     schema: pa.Schema | None
     segment: Segment | None
-    """Place of the body in network memory."""
+    """Segment of network memory that holds the body; None if there is none."""
     is_verified: bool
     """True if the checksum was verified."""
 
@@ -72,9 +72,9 @@ class _QueuedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReceivedQueue:
-    """Batches and events that came on one channel of the TaskManager `peer`, until the task takes them.
+    """Batches and events received on one channel from the TaskManager `peer`, until the task takes them.
 
-    It is all that both threads touch: the transport's adds, the task's takes. It also keeps what a checkpoint catches.
+    Shared by both threads: the transport's thread adds, the task's thread takes. Also captures batches for checkpoints.
     """
 
     def __init__(self, peer: str) -> None:
@@ -82,7 +82,7 @@ class ReceivedQueue:
         self._queue: Final[deque[QueuedBatch | _QueuedEvent]] = deque()
         self._priority_events: Final[deque[StreamEvent | BarrierAnnouncement]] = deque()
         self._capture: Final = InFlightInput()
-        # Each is added to by one thread: the transport's what came and what it dropped, the task's what it took.
+        # Each counter has one writer: received and dropped bytes the transport's thread, taken bytes the task's thread.
         self._received_bytes = self._dropped_bytes = self._taken_bytes = 0
 
     def __len__(self) -> int:
@@ -90,18 +90,18 @@ class ReceivedQueue:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the batches that wait."""
-        # What came is looked at last: whatever is gone by now is among it.
+        """Bytes of the queued batches."""
+        # Received bytes are read last, so that they include all bytes taken or dropped by now.
         gone = self._taken_bytes + self._dropped_bytes
         return self._received_bytes - gone
 
     @property
     def has_priority_event(self) -> bool:
-        """Return whether something waits that overtakes."""
+        """Return whether an event with priority is queued."""
         return bool(self._priority_events)
 
     def add_batch(self, batch: QueuedBatch) -> None:
-        """Append a batch, which belongs to a checkpoint whose barrier is waited for. The transport's thread."""
+        """Append a batch, and capture it if a checkpoint waits for its barrier. Transport's thread."""
         self._received_bytes += len(batch.frame.body)
         with self._capture.lock:
             self._queue.append(batch)
@@ -109,7 +109,10 @@ class ReceivedQueue:
                 self._capture.add(self._captured(batch))
 
     def add_event(self, event: StreamEvent, sequence: int, *, has_priority: bool) -> None:
-        """Append an event, or put it in front; one that may overtake later is announced. The transport's thread."""
+        """Append an event, or put it in front if it has priority; announce it if it may overtake later.
+
+        Transport's thread.
+        """
         with self._capture.lock:
             if isinstance(event, CheckpointBarrier):
                 self._capture.barrier_arrived(event.checkpoint_id, sequence)
@@ -121,13 +124,13 @@ class ReceivedQueue:
                 self._queue.append(_QueuedEvent(sequence, event))
 
     def take(self) -> QueuedBatch | StreamEvent | BarrierAnnouncement | None:
-        """Return what is next, those with priority first. The task's thread."""
+        """Return the next element, those with priority first. Task's thread."""
         try:
             if self._priority_events:
                 return self._priority_events.popleft()
             item = self._queue.popleft()
         except IndexError:
-            # Also where a canceller has just emptied it.
+            # Also if a cancelling thread has just emptied it.
             return None
         if isinstance(item, _QueuedEvent):
             return item.event
@@ -135,7 +138,7 @@ class ReceivedQueue:
         return item
 
     def prioritise(self, sequence: int) -> None:
-        """Have the event with this sequence overtake; no effect where it was taken already."""
+        """Put the event with this sequence number in front; no effect if it was already taken."""
         with self._capture.lock:
             for place, item in enumerate(self._queue):
                 if isinstance(item, _QueuedEvent) and item.sequence == sequence:
@@ -156,10 +159,10 @@ class ReceivedQueue:
             return self._capture.stop(checkpoint_id)
 
     def clear(self) -> list[Charge]:
-        """Drop the batches and events that wait in line; return what the batches cost. The transport's thread."""
+        """Drop all queued batches and events; return the charges of the batches. Transport's thread."""
         charges: list[Charge] = []
         with self._capture.lock:
-            # One by one: the task may still be taking some, whose cost it returns itself.
+            # One by one: the task may still take some, whose charge it returns itself.
             while self._queue:
                 try:
                     item = self._queue.popleft()
@@ -185,7 +188,7 @@ class ReceivedQueue:
 class RemoteInputChannel:
     """Reads a subpartition of another TaskManager. Bytes become a batch on the task's thread.
 
-    Between the threads stands the queue; accounts and schema belong to the transport's thread.
+    The queue is shared by both threads; accounts and schema belong to the transport's thread.
     """
 
     is_local = False
@@ -212,10 +215,10 @@ class RemoteInputChannel:
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
-        # What the task wished for last; told anew on each connection.
+        # Rows in flight that the task asked for last; sent again on each connection.
         self._in_flight_rows: int | None = None
-        self._read_on = ReconnectPolicy(retry, is_external=descriptor.shuffle.is_external)
-        # Of bodies whose frames have not been given to us yet, in order.
+        self._reconnect = ReconnectPolicy(retry, is_external=descriptor.shuffle.is_external)
+        # Segments of bodies whose frames have not been delivered yet, in order.
         self._placed: deque[Segment | None] = deque()
         self._channel = _NOT_REQUESTED
         self._next_sequence = 0
@@ -248,7 +251,7 @@ class RemoteInputChannel:
         segment, is_verified = item.segment, item.is_verified
         if segment is not None:
             attach_body(frame, self._receiver.region.hand_over(segment, frame.body))
-            # Where it was copied, the segment must be free before credit for it is returned.
+            # If it was copied, the segment must be free before its credit is returned.
             del item, segment
         self._receiver.batch_taken(self._index, charge)
         arrow = None
@@ -258,7 +261,7 @@ class RemoteInputChannel:
                     frame.body, schema, frame.row_count, self._peer, is_verified=is_verified
                 )
             except CorruptBatchError as error:
-                # What came behind it must not be taken for what comes next.
+                # Elements behind it must not be taken for the next ones.
                 self._error = copy_of(error)
                 self._receiver.transport.post(lambda: self._end(tell_producer=True))
                 raise
@@ -268,7 +271,7 @@ class RemoteInputChannel:
         self._tell_producer(lambda consumer, channel: consumer.resume(channel))
 
     def prioritise(self, sequence: int) -> None:
-        """Have an announced barrier handed out first; no effect where it was handed out already."""
+        """Deliver an announced barrier first; no effect if it was already delivered."""
         self._queue.prioritise(sequence)
         self._notify()
 
@@ -302,7 +305,7 @@ class RemoteInputChannel:
         if body_length > frame.credit_count * self._receiver.segment_size:
             raise ProtocolError(
                 self._peer,
-                f"a batch of {body_length} bytes that pays for {frame.credit_count} segment(s)",
+                f"a batch of {body_length} bytes does not fit the {frame.credit_count} segment(s) that it pays for",
             )
         granted = self._receiver.credits.accounts[self._index].granted
         if frame.credit_count > granted:
@@ -318,7 +321,7 @@ class RemoteInputChannel:
     def data_received(self, frame: Data) -> None:
         self._check_sequence(frame.sequence)
         if frame.credit_count < 1:
-            raise ProtocolError(self._peer, f"data without a price on channel {self._name()}")
+            raise ProtocolError(self._peer, f"data on channel {self._name()} names no credit")
         schema = self._schema.schema_of(frame.fingerprint) if frame.row_count else None
         try:
             charge = self._receiver.credits.data_received(
@@ -338,7 +341,7 @@ class RemoteInputChannel:
         self._check_sequence(frame.sequence)
         event = decode_event(frame.kind, frame.value, frame.body, self._peer)
         if frame.traits & ~EventTrait.ALL:
-            raise ProtocolError(self._peer, f"an event with the unknown traits {frame.traits}")
+            raise ProtocolError(self._peer, f"an event has unknown traits {frame.traits}")
         if isinstance(event, EndOfPartition):
             self._end(tell_producer=False)
         has_priority = bool(frame.traits & EventTrait.PRIORITY)
@@ -363,7 +366,7 @@ class RemoteInputChannel:
             )
 
     def _producer_checked(self, verdict: ProducerVerdict) -> None:
-        """Any thread. Where the consumer is cancelled, this channel is closed with it."""
+        """Repeat the request or fail, unless the consumer is being cancelled and this channel with it. Any thread."""
         if verdict is not ProducerVerdict.CANCEL:
             self._receiver.transport.post(lambda: self._ask_again_or_fail(verdict))
 
@@ -378,10 +381,10 @@ class RemoteInputChannel:
 
     def lost(self, error: NetworkError) -> None:
         self._end(tell_producer=False)
-        self._read_on_or_fail(copy_of(error))
+        self._reconnect_or_fail(copy_of(error))
 
-    def _read_on_or_fail(self, error: NetworkError) -> None:
-        answer = self._read_on.lost(error, self._next_sequence)
+    def _reconnect_or_fail(self, error: NetworkError) -> None:
+        answer = self._reconnect.lost(error, self._next_sequence)
         if isinstance(answer, NetworkError):
             self._fail(answer)
         elif not self._is_closed:
@@ -398,7 +401,7 @@ class RemoteInputChannel:
             return
         self._receiver.settle()
         if not self._receiver.credits.can_open(self._index):
-            # Its task has not taken what came before the connection was lost.
+            # The task has not yet taken the elements from before the connection was lost.
             self._timer = self._receiver.transport.call_later(_NO_CREDIT_WAIT_MS, self._connect)
             return
         self._session = session
@@ -416,13 +419,13 @@ class RemoteInputChannel:
 
     def _not_connected(self, reason: str) -> None:
         error = PartitionConnectionError(str(self._partition_id), self._peer, reason)
-        if self._read_on.has_begun:
-            self._read_on_or_fail(error)
+        if self._reconnect.has_begun:
+            self._reconnect_or_fail(error)
         else:
             self._fail(error)
 
     def _tell_producer(self, call: ConsumerCall) -> None:
-        """Have the session say something of this channel, as long as it is open."""
+        """Run a call on the session of this channel if it is open, on the transport's thread."""
 
         def tell() -> None:
             if self._session is not None:
@@ -436,10 +439,10 @@ class RemoteInputChannel:
         self._next_sequence += 1
 
     def _announce_arrival(self) -> None:
-        # Also where the queue was not empty: the task may have emptied it since, and would not look again.
+        # Notify even if the queue was not empty: the task may have emptied it since, and would not check again.
         if not self._is_notice_due:
-            # Once all that has come is taken in. A task that is woken at once fights with this thread for the
-            # interpreter lock, and is woken anew for every batch.
+            # After all received frames are processed. A task that is woken at once competes with this thread for the
+            # interpreter lock, and is woken again for every batch.
             self._is_notice_due = True
             self._receiver.transport.call_later(0, self._give_notice)
 

@@ -1,6 +1,6 @@
 """SingleInputGate: the channels of one edge of one subtask, read in turn, and their recovery after a restart.
 
-ChannelTurns keeps the line of channels that have something to read. UpstreamRecovery tracks which channels have
+ReadyChannels queues the channels that have elements to read. UpstreamRecovery tracks which channels have
 delivered all that their senders had to send again. Source: Flink SingleInputGate, UpstreamRecoveryTracker.
 """
 
@@ -29,14 +29,14 @@ from headrace.network.gates.partition_requests import AnswerVerdict, CheckProduc
 from headrace.network.gates.recovered_channel import RecoveredInputChannel
 
 LOCAL_CAPACITY_BYTES: Final = 2 << 20
-"""Bytes that count as the capacity of a local channel, which no credit bounds."""
+"""Assumed capacity in bytes of a local channel, which credit does not bound."""
 
 
-class ChannelTurns:
-    """Keeps the channels of a gate that have something to read in line, and calls whoever waits for one.
+class ReadyChannels:
+    """Queues the channels of a gate that have elements to read, and calls back when one becomes available.
 
-    Each channel stands in line once at most, those with priority events in front. A union of gates keeps its gates in
-    such a line, too. `next` is for the task's thread, the rest for any.
+    Each channel is queued at most once, those with priority events in front. A union of gates queues its gates in the
+    same way. `next` is called on the task's thread, the rest on any.
     """
 
     def __init__(self, channel_count: int) -> None:
@@ -47,21 +47,21 @@ class ChannelTurns:
         self._priority_channels: set[int] = set()
         self._callbacks: list[Callable[[], None]] = []
         self._priority_callbacks: list[Callable[[], None]] = []
-        # A gate without channels has nothing to wait for.
+        # A gate without channels is finished at once.
         self._is_over = channel_count == 0
 
     @property
     def is_available(self) -> bool:
-        """Return whether a channel stands in line, or none ever will again."""
+        """Return whether a channel is queued, or the gate has ended."""
         return bool(self._ready) or self._is_over
 
     @property
     def has_priority(self) -> bool:
-        """Return whether one stands in front for its priority events."""
+        """Return whether a channel with priority events is queued."""
         return bool(self._priority_channels)
 
     def add(self, index: int, *, has_priority: bool) -> None:
-        """Channel `index` may have something; one time too many costs a look."""
+        """Queue channel `index`, which may have elements; queueing it without elements only costs a check."""
         callbacks: list[Callable[[], None]] = []
         with self._lock:
             if has_priority and index not in self._priority_channels:
@@ -77,7 +77,7 @@ class ChannelTurns:
             callback()
 
     def next(self) -> int | None:
-        """Take the channel whose turn it is out of the line; None where none stands there."""
+        """Take the next channel out of the queue; None if the queue is empty."""
         with self._lock:
             if not self._ready:
                 return None
@@ -87,7 +87,7 @@ class ChannelTurns:
             return index
 
     def end(self) -> None:
-        """Have everybody told who waits, now and from now on: the gate is finished, or closed."""
+        """Call all waiting callbacks, now and from now on, because the gate is finished or closed."""
         with self._lock:
             self._is_over = True
             callbacks = self._take_callbacks()
@@ -95,7 +95,7 @@ class ChannelTurns:
             callback()
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, as soon as a channel stands in line or the gate has ended; now if so."""
+        """Call `callback` once, as soon as a channel is queued or the gate has ended; immediately if so now."""
         with self._lock:
             if not self.is_available:
                 if callback not in self._callbacks:
@@ -104,7 +104,7 @@ class ChannelTurns:
         callback()
 
     def on_priority(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, as soon as a channel has priority events; now if one has."""
+        """Call `callback` once, as soon as a channel has priority events; immediately if one has now."""
         with self._lock:
             if not self._priority_channels:
                 if callback not in self._priority_callbacks:
@@ -113,7 +113,7 @@ class ChannelTurns:
         callback()
 
     def _put_in_front(self, index: int) -> None:
-        """Queue a channel behind those that came with priority before it, and before all others."""
+        """Queue a channel behind earlier ones with priority, and before all others."""
         if self._is_queued[index]:
             self._ready.remove(index)
         self._ready.insert(len(self._priority_channels), index)
@@ -125,9 +125,9 @@ class ChannelTurns:
 
 
 class SingleInputGate:
-    """Channels of one edge. See InputGate.
+    """Input gate with the channels of one edge.
 
-    `read_as`, `request_partitions` and `poll` are for the task's thread, the rest for any.
+    `read_as`, `request_partitions` and `poll` are called on the task's thread, the rest on any.
     """
 
     def __init__(self, receiver: BufferManager | None) -> None:
@@ -139,11 +139,11 @@ class SingleInputGate:
         self._recovered_count = 0
         self._on_recovered: Callable[[int], None] | None = None
         self._capture_id: int | None = None
-        # Of recovered channels that were drained since the capture began.
+        # Batches of recovered channels that were drained since the capture began.
         self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
-        # Guards `_is_closed`: the task and whoever cancels it may both close the gate.
+        # Guards `_is_closed`: the task and a cancelling thread may both close the gate.
         self._lock = threading.Lock()
-        self._turns = ChannelTurns(0)
+        self._turns = ReadyChannels(0)
         self._open_count = 0
         self._is_closed = False
         self.records_in = 0
@@ -153,16 +153,16 @@ class SingleInputGate:
         self.buffers_in_remote = 0
 
     def serve(self, channels: Sequence[InputChannel]) -> None:
-        """Set the channels, in the order of their indices, before anything else."""
+        """Set the channels in the order of their indices, before any other call."""
         self._channels = list(channels)
-        self._turns = ChannelTurns(len(channels))
+        self._turns = ReadyChannels(len(channels))
         self._open_count = len(channels)
         recover_together([self])
 
     def restore(self, index: int, batches: Sequence[SealedBatch]) -> None:
-        """Have `batches`, which a checkpoint caught on their way, read as those of channel `index`.
+        """Deliver `batches`, the in-flight rows of a checkpoint, as rows of channel `index`, before new ones.
 
-        See RecoveredInputChannel. Before partitions are requested; the task's thread.
+        Call before partitions are requested. Task's thread.
         """
         if not batches:
             return
@@ -174,25 +174,25 @@ class SingleInputGate:
         self.notify(index)
 
     def on_recovered(self, callback: Callable[[int], None]) -> None:
-        """Have `callback` called with each channel whose sender has sent again all that it had to.
+        """Call `callback` with each channel whose sender has sent all of its restored rows.
 
-        Before partitions are requested; until then the gate recovers by itself.
+        Set before partitions are requested; without a callback the gate recovers by itself.
         """
         self._on_recovered = callback
 
     def check_producers_with(self, check: CheckProducer) -> None:
-        """Have `check` asked before a partition that was not found is requested again; before anything is."""
+        """Set the function asked before a partition that was not found is requested again. Call before any request."""
         self._check_producer = check
 
     def check_producer(self, partition_id: ResultPartitionId, answer: AnswerVerdict) -> None:
-        """Ask, for a channel, what to do about a partition that was not found. Any thread."""
+        """Ask, for a channel, how to react to a partition that was not found. Any thread."""
         if self._check_producer is None:
             answer(ProducerVerdict.ASK_AGAIN)
         else:
             self._check_producer(partition_id, answer)
 
     def read_as(self, batch_type: BatchType) -> None:
-        """Say what the rows are, before anything is requested: only the task that reads them can know."""
+        """Set the type of the rows, which only the reading task knows. Call before any request."""
         self._batch_type = batch_type
         self._no_rows = RecordBatch.of_rows(batch_type, [])
 
@@ -206,7 +206,7 @@ class SingleInputGate:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nobody reads it any more."""
+        """Return whether the gate is closed."""
         return self._is_closed
 
     @property
@@ -219,22 +219,22 @@ class SingleInputGate:
 
     @property
     def channels(self) -> Sequence[InputChannel]:
-        """The channels as they are now, by index."""
+        """Current channels by index."""
         return self._channels
 
     @property
     def queue_length(self) -> int:
-        """Elements that wait in all channels."""
+        """Number of elements queued in all channels."""
         return sum(channel.queued_count for channel in self._channels)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the batches that wait in all channels."""
+        """Bytes of the batches queued in all channels."""
         return sum(channel.queued_bytes for channel in self._channels)
 
     @property
     def capacity_bytes(self) -> int:
-        """Bytes that may be in flight to all channels at most, those of this process by the same measure."""
+        """Most bytes that may be in flight to all channels, including an assumed capacity of local channels."""
         if self._receiver is not None:
             return self._receiver.segment_count * self._receiver.segment_size
         return len(self._channels) * LOCAL_CAPACITY_BYTES
@@ -251,21 +251,21 @@ class SingleInputGate:
 
     @property
     def receiver(self) -> BufferManager | None:
-        """Segments and credits of the remote channels; None where every channel is local."""
+        """Segments and credits of the remote channels; None if every channel is local."""
         return self._receiver
 
     @property
     def segment_count(self) -> int:
-        """Segments that were set aside for remote channels."""
+        """Number of segments set aside for remote channels."""
         return 0 if self._receiver is None else self._receiver.segment_count
 
     @property
     def used_segment_count(self) -> int:
-        """Segments among them that hold batches."""
+        """Number of these segments that hold batches."""
         return 0 if self._receiver is None or self._is_closed else self._receiver.used_count
 
     def request_partitions(self) -> None:
-        """Begin to read all channels, or what was restored, and all when it is drained. Errors come out of `poll`."""
+        """Start reading: first the restored rows, then all channels once those are drained. `poll` raises errors."""
         assert self._batch_type is not None, "read_as() comes first"
         if not self._recovered_count:
             self._request_channels()
@@ -306,9 +306,9 @@ class SingleInputGate:
         self._turns.on_available(callback)
 
     def limit_in_flight(self, in_flight_rows: int) -> None:
-        """Have at most about so many rows wait at the producers, and as many in the buffers here.
+        """Limit the rows queued at the producers, and those in the buffers here, to about `in_flight_rows` each.
 
-        Evenly on all open channels; one batch on each always may be. The task's thread.
+        Divided evenly among open channels; one batch on each is always allowed. Task's thread.
         """
         share = max(1, in_flight_rows // max(1, self._open_count))
         for channel in self._channels:
@@ -317,7 +317,7 @@ class SingleInputGate:
             self._receiver.limit_in_flight(self._segments_of(share, self._receiver))
 
     def _segments_of(self, row_count: int, receiver: BufferManager) -> int:
-        """Segments of so many rows, which are as large as those until now; at least one for each of their batches."""
+        """Return the segments needed for `row_count` rows of average size; at least one per batch."""
         size_bytes = row_count * self.bytes_in // max(1, self.records_in)
         return max(min(BATCHES_IN_FLIGHT, row_count), -(-size_bytes // receiver.segment_size))
 
@@ -331,9 +331,9 @@ class SingleInputGate:
         self._channels[channel_index].prioritise(sequence)
 
     def start_capture(self, checkpoint_id: int) -> None:
-        """Keep what is on its way and belongs to an unaligned checkpoint, on every channel. The task's thread.
+        """Start to capture in-flight batches for an unaligned checkpoint on every channel. Task's thread.
 
-        When its first barrier is here, before anything else is polled.
+        Call at its first barrier, before the next `poll`.
         """
         self._captured_of_recovered = []
         self._capture_id = checkpoint_id
@@ -341,9 +341,9 @@ class SingleInputGate:
             channel.start_capture(checkpoint_id)
 
     def stop_capture(self, checkpoint_id: int) -> list[tuple[int, CapturedBatch]]:
-        """Return what was kept with the index of its channel, in the order in which it is to be read again.
+        """Return the captured batches with their channel indices, in the order in which they must be read again.
 
-        When every barrier is here, or to drop it when the checkpoint came to nothing. The task's thread.
+        Call at the last barrier, or to drop the batches of an aborted checkpoint. Task's thread.
         """
         if checkpoint_id != self._capture_id:
             return []
@@ -357,11 +357,11 @@ class SingleInputGate:
         self._channels[channel_index].acknowledge_all_data()
 
     def notify(self, index: int) -> None:
-        """Channel `index` may have something. Any thread; one time too many costs a look."""
+        """Queue channel `index`, which may have elements. Any thread; a needless call only costs a check."""
         self._turns.add(index, has_priority=self._channels[index].has_priority_event)
 
     def close(self) -> None:
-        """Stop reading and give everything back. Idempotent."""
+        """Stop reading and return all segments. Idempotent."""
         with self._lock:
             if self._is_closed:
                 return
@@ -393,7 +393,7 @@ class SingleInputGate:
         return BatchElement(index, batch, received.markers)
 
     def _channel_recovered(self, index: int) -> None:
-        """Have the successor of a recovered channel that is drained stand in its place."""
+        """Replace a drained recovered channel by its successor."""
         recovered = self._channels[index]
         assert isinstance(recovered, RecoveredInputChannel)
         successor = self._channels[index] = recovered.successor
@@ -407,19 +407,19 @@ class SingleInputGate:
 
 
 class UpstreamRecovery:
-    """Tracks which channels of a task have delivered all that their senders had to send again. Pure.
+    """Tracks which channels of a task have delivered all restored rows of their senders. Pure.
 
-        sender     restored rows, EndOfOutputChannelState │ blocked │ what is new
+        sender     restored rows, EndOfOutputChannelState │ blocked │ new rows
         gates      … until every channel of all gates has delivered the event: then all of them are resumed
 
     Rows that one sender had sent before a checkpoint may be followed by rows of another one, which took over after a
     rescaling: so nothing new is read of any channel before all that was restored.
 
-    Flink has a tracker for each gate. Here there is one for all gates of a task that exchange records without storing
-    them: else the barrier of the next checkpoint may come on one gate while another one has restored rows still to
-    read. Those would be stored beside what is new on their gate by the time its barriers come, and change places in the
-    restart after that. Nobody waits in a circle: senders hand over what they restore before they read, whatever becomes
-    of it. Source: Flink UpstreamRecoveryTracker.
+    Flink has a tracker for each gate. Here one tracker serves all gates of a task that exchange records without storing
+    them: otherwise the next barrier may arrive on one gate while another gate still has restored rows to
+    read. Those would be stored together with new rows of their gate, and change places in the
+    restart after that. No deadlock arises: senders hand over restored rows before they read, whatever becomes
+    of them. Source: Flink UpstreamRecoveryTracker.
     """
 
     def __init__(self, channel_counts: Sequence[int]) -> None:
@@ -429,7 +429,7 @@ class UpstreamRecovery:
         self._recovered: set[tuple[int, int]] = set()
 
     def recovered(self, gate: int, channel: int) -> Sequence[tuple[int, int]]:
-        """A channel has delivered its EndOfOutputChannelState, once; return gates and channels to be resumed now."""
+        """Record, once per channel, its EndOfOutputChannelState; return the gates and channels to resume now."""
         place = (gate, channel)
         assert place not in self._recovered, f"channel {channel} of gate {gate} recovered twice"
         self._recovered.add(place)
@@ -437,7 +437,7 @@ class UpstreamRecovery:
 
 
 def recover_together(gates: Sequence["SingleInputGate"]) -> None:
-    """Have nothing new read on any of `gates` before all that was restored on all of them. The task's thread."""
+    """Read no new rows on any of `gates` before the restored rows of all of them. Task's thread."""
     recovery = UpstreamRecovery([gate.number_of_channels for gate in gates])
 
     def recovered(gate: int, channel: int) -> None:

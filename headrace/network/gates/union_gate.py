@@ -1,7 +1,7 @@
 """UnionInputGate: several edges that lead to the same input, read as one gate.
 
-Channels are numbered through: those of the first gate, then those of the second, and so on. It owns nothing: gates are
-requested and closed by whoever made them. Source: Flink UnionInputGate.
+Channels are numbered consecutively, gate by gate. The union does not own its gates: they are
+requested and closed by their creator. Source: Flink UnionInputGate.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from headrace.network.gates.gate import GateElement, InputGate
-from headrace.network.gates.single_input_gate import ChannelTurns
+from headrace.network.gates.single_input_gate import ReadyChannels
 
 
 class UnionInputGate:
@@ -24,7 +24,7 @@ class UnionInputGate:
         counts = [gate.number_of_channels for gate in gates]
         self._offsets: Final = [0, *accumulate(counts)]
         # Each gate stands in line, has been asked to say when it is available, or is finished and known to be.
-        self._turns: Final = ChannelTurns(len(self._gates))
+        self._turns: Final = ReadyChannels(len(self._gates))
         for index in range(len(self._gates)):
             self._gate_available(index)
 
@@ -66,7 +66,7 @@ class UnionInputGate:
         self._turns.on_available(callback)
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once for each gate that has an event with priority, as soon as it has one."""
+        """Call `callback` once for each gate, as soon as it has an event with priority."""
         for gate in self._gates:
             gate.on_priority_event(callback)
 

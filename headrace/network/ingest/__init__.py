@@ -1,1 +1,1 @@
-"""Batches that come from outside of the job: the server that takes them and the sender."""
+"""Rows pushed into a job from outside: the server that accepts them and the sender."""

@@ -1,6 +1,6 @@
 """IngestSender: pushes one partition of a DataFrame from inside a Spark task into a source subtask.
 
-Blocking sockets and no thread: without credit it waits, its Spark task stops pulling, and the scan pauses.
+It uses blocking sockets and no thread: without credit it waits, its Spark task stops pulling, and the scan pauses.
 """
 
 from typing import Final, TypeVar
@@ -41,7 +41,7 @@ F = TypeVar("F", bound=Frame)
 
 
 class IngestSender:
-    """Connects at once. NetworkError where the source is gone, refuses, or the connection ends."""
+    """Connects at once and pushes rows. NetworkError if the source is gone or refuses, or if the connection ends."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class IngestSender:
             self._connection.close()
             raise
         self.accepted_row_count: Final = accept.accepted_row_count
-        """Rows of the partition that the source has already: go on behind them."""
+        """Number of rows of the partition that the source has already; continue after them."""
         self._credit += accept.initial_credit
 
     def send(self, batch: pa.RecordBatch, row_offset: int) -> None:
@@ -89,12 +89,12 @@ class IngestSender:
         )
 
     def finish(self, row_count: int) -> None:
-        """Say that the partition has `row_count` rows, and wait until the source has taken all of them."""
+        """Announce that the partition has `row_count` rows, and wait until the source has taken all of them."""
         self._write(IngestEnd(_CHANNEL, row_count))
         self._read_until(IngestEnd)
 
     def close(self) -> None:
-        """Leave; what was not finished may be pushed again. Idempotent."""
+        """Close the connection; an unfinished partition may be pushed again. Idempotent."""
         self._connection.close()
 
     def __enter__(self) -> "IngestSender":
@@ -120,7 +120,9 @@ class IngestSender:
             case Close():
                 raise ConnectionLostError(self._peer, "it was shut down")
             case _:
-                raise ProtocolError(self._peer, f"a {type(frame).__name__} frame sent to a pusher")
+                raise ProtocolError(
+                    self._peer, f"a {type(frame).__name__} frame must not be sent to a pusher"
+                )
 
     def _write(self, message: Frame) -> None:
         try:
@@ -130,7 +132,7 @@ class IngestSender:
             raise
 
     def _raise_what_was_said(self) -> None:
-        """The connection is gone: raise the reason if the source gave one before."""
+        """Raise the error that the source sent before the connection ended, if any."""
         try:
             while True:
                 self._take(self._connection.receive())

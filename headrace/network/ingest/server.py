@@ -1,8 +1,8 @@
-"""IngestServer: Spark tasks connect, prove themselves, and push partitions of a DataFrame into source subtasks.
+"""IngestServer: lets Spark tasks connect, authenticate and push partitions of a DataFrame into source subtasks.
 
-Rows are numbered within their partition. A partition that is pushed again, by a retried Spark task, is told how many
-of its rows are here already; what it sends of them nevertheless is dropped, so that each row enters once however the
-batches were cut. A newer attempt closes the connection of an older one. Connections live on the transport's thread; a
+Rows are numbered within their partition. A retried Spark task that pushes a partition again is told how many
+of its rows have arrived already; if it sends those again they are dropped, so that each row enters once however the
+batches were cut. A newer attempt closes the connection of an older one. Connections belong to the transport's thread; a
 source subtask polls its receiver from its own.
 """
 
@@ -38,7 +38,7 @@ INGEST_CREDIT: Final = ConfigOption(
     "Batches that a Spark task may push into a source before the source has read the first of them.",
 )  # fmt: skip
 INGEST_NAME: Final = "ingest"
-"""Name with which a pusher introduces itself; no resource id may be equal to it."""
+"""Name that a pusher sends in its handshake; no resource id may be equal to it."""
 INGEST_BODY_BYTES_MAX: Final = 256 << 20
 
 IngestTarget = tuple[JobId, OperatorId, int]
@@ -47,7 +47,7 @@ _NOTHING_ACCEPTED: Final[Mapping[int, int]] = {}
 
 @dataclass(slots=True)
 class _Partition:
-    """State of one partition of the DataFrame. The transport's thread."""
+    """State of one partition of the DataFrame. Transport's thread."""
 
     accepted_row_count: int = 0
     attempt: int = -1
@@ -57,14 +57,14 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Queued:
-    """A batch or an end in the queue, and whom to answer when it is taken."""
+    """A queued batch or end, and the session to answer when it is taken."""
 
     ingested: Ingested
     pusher: "IngestSession"
 
 
 class IngestReceiver:
-    """One source subtask's side. `poll` is for its thread, `close` for any."""
+    """Receiving end of one source subtask. `poll` is called on its thread, `close` on any."""
 
     def __init__(
         self, server: "IngestServer", target: IngestTarget, on_data: Callable[[], None]
@@ -73,29 +73,29 @@ class IngestReceiver:
         self._on_data = on_data
         self._queue: deque[_Queued] = deque()
         self._taken: deque[_Queued] = deque()
-        # What came of paused partitions; not more than their pushers had credit for.
+        # Elements of paused partitions; never more than their pushers had credit for.
         self._held: dict[int, deque[_Queued]] = {}
         self._paused: frozenset[int] = frozenset()
         self.target: Final = target
         self.partitions: Final[dict[int, _Partition]] = {}
 
     def poll(self) -> Ingested | None:
-        """Return what came next, or None; its pusher may send another batch then."""
+        """Return the next element or None; its pusher gets credit for another batch."""
         queued = self._next_held() or self._next_queued()
         if queued is None:
             return None
         self._taken.append(queued)
         if len(self._taken) == 1:
-            # More than one: the transport has not come round to the first, and will find this one too.
+            # If several wait, the transport has not handled the first one yet, and will find this one too.
             self._server.transport.post(self._answer)
         return queued.ingested
 
     def pause(self, partitions: frozenset[int]) -> None:
-        """Hold these back from now on, and no others. The subtask's thread."""
+        """Hold back these partitions from now on, and no others. Subtask's thread."""
         self._paused = partitions
 
     def forget_before(self, partition: int) -> None:
-        """Forget the partitions with smaller numbers, which have ended for good. The subtask's thread."""
+        """Forget the partitions with smaller numbers, which have ended for good. Subtask's thread."""
         self._server.transport.post(lambda: self._forget_before(partition))
 
     def _forget_before(self, partition: int) -> None:
@@ -120,17 +120,17 @@ class IngestReceiver:
             self._held.setdefault(partition, deque()).append(queued)
 
     def close(self) -> None:
-        """Refuse what is still pushed. Idempotent."""
+        """Refuse all further pushes. Idempotent."""
         self._server.unregister(self)
 
     def enqueue(self, ingested: Ingested, pusher: "IngestSession") -> None:
-        """Take in. The transport's thread."""
+        """Queue an element from a pusher. Transport's thread."""
         self._queue.append(_Queued(ingested, pusher))
         if len(self._queue) == 1:
             self._on_data()
 
     def end(self, reason: str) -> None:
-        """The subtask is gone. The transport's thread."""
+        """Refuse all pushers because the subtask has ended. Transport's thread."""
         self._queue.clear()
         for partition in self.partitions.values():
             if partition.pusher is not None:
@@ -153,7 +153,7 @@ class _Parked:
 
 
 class IngestServer:
-    """Receivers of this TaskManager by job, operator and subtask."""
+    """Receivers of this TaskManager by job, operator and subtask, and the sessions that push to them."""
 
     def __init__(self, transport: Transport, credit_count: int, wait_ms: float) -> None:
         self.transport: Final = transport
@@ -173,10 +173,10 @@ class IngestServer:
         on_data: Callable[[], None],
         accepted_row_counts: Mapping[int, int] = _NOTHING_ACCEPTED,
     ) -> IngestReceiver:
-        """Open the door for one source subtask; an older attempt's door closes.
+        """Start to accept pushes for one source subtask; the receiver of an older attempt is ended.
 
-        `on_data` is called from the transport's thread when the first element waits. `accepted_row_counts`: by
-        partition, how many rows the subtask has from a checkpoint.
+        `on_data` is called on the transport's thread when the queue is no longer empty. `accepted_row_counts`: number
+        of rows per partition that the subtask has restored from a checkpoint.
         """
         target = (job_id, operator_id, subtask_index)
         receiver = IngestReceiver(self, target, on_data)
@@ -198,7 +198,7 @@ class IngestServer:
         self.transport.post(lambda: receiver.end("the source subtask has ended"))
 
     def open(self, session: "IngestSession", frame: IngestOpen) -> None:
-        """A pusher asks for a subtask; one that is still being deployed is waited for. The transport's thread."""
+        """Connect a pusher to its subtask, and wait for a subtask that is still being deployed. Transport's thread."""
         target = (frame.job_id, frame.operator_id, frame.subtask_index)
         with self._lock:
             known = self._receivers.get(target)
@@ -223,11 +223,11 @@ class IngestServer:
             waiting.remove(parked)
             if not waiting:
                 del self._parked[target]
-            parked.session.refuse("the source subtask does not run here")
+            parked.session.refuse("the source subtask does not run on this task manager")
 
 
 class IngestSession:
-    """One pusher's connection: one partition. See peer_session.Session; the transport's thread."""
+    """Connection of one pusher for one partition; a Session of the transport's thread."""
 
     # A pusher is one blocking thread: while it waits for credit, or for its Spark task, it can say nothing.
     is_kept_alive = False
@@ -249,10 +249,10 @@ class IngestSession:
         if body_length > INGEST_BODY_BYTES_MAX:
             raise ProtocolError(
                 self._link.peer,
-                f"a pushed batch of {body_length} bytes, at most {INGEST_BODY_BYTES_MAX}",
+                f"a pushed batch has {body_length} bytes, but at most {INGEST_BODY_BYTES_MAX} are allowed",
             )
         if cls is IngestData and self._credit < 1:
-            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+            raise ProtocolError(self._link.peer, "a batch was pushed without credit")
 
     def frame_received(self, frame: Frame) -> None:
         if self._is_over:
@@ -268,20 +268,20 @@ class IngestSession:
             case IngestEnd() if self._receiver is not None:
                 self._take_end(frame, self._receiver)
             case Close():
-                raise IngestRefusedError(self._link.peer, "the pusher left")
+                raise IngestRefusedError(self._link.peer, "the pusher closed the connection")
             case _:
                 raise ProtocolError(
                     self._link.peer,
-                    f"a {type(frame).__name__} frame where none may come from a pusher",
+                    f"a pusher may not send a {type(frame).__name__} frame now",
                 )
 
     def accept(self, receiver: IngestReceiver, request: IngestOpen) -> None:
-        """The subtask is there: tell the pusher where to go on, unless a newer attempt was here first."""
+        """Tell the pusher the row to continue from, unless a newer attempt pushes the partition already."""
         if self._is_over:
             return
         partition = receiver.partitions.setdefault(request.partition, _Partition())
         if request.spark_attempt < partition.attempt:
-            self.refuse(f"attempt {partition.attempt} of its Spark task is pushing it already")
+            self.refuse(f"attempt {partition.attempt} of its Spark task already pushes it")
             return
         if partition.pusher is not None:
             partition.pusher.refuse(f"attempt {request.spark_attempt} of its Spark task took over")
@@ -292,18 +292,18 @@ class IngestSession:
         self._send(IngestAccept(request.channel, partition.accepted_row_count, self._credit))
 
     def grant(self) -> None:
-        """A batch of this pusher was taken."""
+        """Send credit for another batch after one of this pusher was taken."""
         if not self._is_over and self._request is not None:
             self._credit += 1
             self._send(AddCredit(self._request.channel, 1))
 
     def acknowledge_end(self, end: IngestedEnd) -> None:
-        """The partition's end was taken."""
+        """Confirm to the pusher that the end of its partition was taken."""
         if not self._is_over and self._request is not None:
             self._send(IngestEnd(self._request.channel, end.row_count))
 
     def refuse(self, reason: str) -> None:
-        """Tell the pusher to stop; nothing more is taken from it."""
+        """Tell the pusher to stop, and accept nothing more from it."""
         if not self._is_over:
             self._is_over = True
             channel = 0 if self._request is None else self._request.channel
@@ -328,10 +328,10 @@ class IngestSession:
         if frame.row_offset > accepted:
             raise ProtocolError(
                 self._link.peer,
-                f"rows from {frame.row_offset} of partition {number}, {accepted} had come so far",
+                f"rows of partition {number} begin at {frame.row_offset}, but {accepted} have arrived so far",
             )
         if self._credit < 1:
-            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+            raise ProtocolError(self._link.peer, "a batch was pushed without credit")
         self._credit -= 1
         end = frame.row_offset + frame.row_count
         if end <= accepted:
@@ -355,8 +355,8 @@ class IngestSession:
         if frame.row_count != partition.accepted_row_count:
             raise ProtocolError(
                 self._link.peer,
-                f"the end of partition {self._request.partition} after {frame.row_count} rows, "
-                f"{partition.accepted_row_count} had come",
+                f"partition {self._request.partition} ends after {frame.row_count} rows, but "
+                f"{partition.accepted_row_count} have arrived",
             )
         end = IngestedEnd(self._request.partition, frame.row_count)
         if partition.is_ended:

@@ -1,1 +1,1 @@
-"""Buffers: the network memory of a process, the pools that tasks take from, and how much there is."""
+"""Network memory: the buffers of a process, the pools that tasks take them from, and their sizes."""

@@ -1,6 +1,6 @@
-"""LocalBufferPool: the segments of one partition, what holds them, and how a task waits for more.
+"""LocalBufferPool: the segments of one partition, their leases, and the ways in which a task waits for more.
 
-All pools of a TaskManager share the lock of its NetworkBufferPool: whom to wake is collected under it and
+All pools of a TaskManager share the lock of its NetworkBufferPool: callbacks are collected under it and
 called after it. Source: Flink LocalBufferPool.
 """
 
@@ -18,7 +18,7 @@ Callback = Callable[[], None]
 
 
 class WaitStrategy(Protocol):
-    """Strategy by which a task thread waits when not even the overdraft is left."""
+    """Strategy by which a task thread waits for segments when the overdraft is used up as well."""
 
     def wait(self, condition: threading.Condition) -> None:
         """Return after `condition` was notified; called with its lock held."""
@@ -26,23 +26,23 @@ class WaitStrategy(Protocol):
 
 
 class BlockingWait:
-    """Sleeps until a segment comes back: for tasks that have a thread."""
+    """Sleeps until a segment comes back; for tasks with a thread of their own."""
 
     def wait(self, condition: threading.Condition) -> None:
         condition.wait()
 
 
 class NeverWait:
-    """Refuses to wait: for tasks that share one thread, where waiting for another task would never end."""
+    """Raises instead of waiting; for tasks that share one thread, where waiting for another task would never end."""
 
     def wait(self, condition: threading.Condition) -> None:
         raise AssertionError(
-            "a cooperative task would block on network memory: give the simulation more of it"
+            "a cooperative task would block on network memory: give the simulation more network memory"
         )
 
 
 class SegmentLease:
-    """Segments that one sealed batch occupies until `references` holders have released it."""
+    """Segments that one sealed batch occupies until all `references` holders have released it."""
 
     __slots__ = ("count", "pool", "references")
 
@@ -57,10 +57,10 @@ class SegmentLease:
 
 
 class LocalBufferPool:
-    """The segments of one partition. Requests come from its task, returns from anywhere.
+    """The segments of one partition. Its task requests them; any thread returns them.
 
-    Available means: a segment is left for the next batch and no subpartition is full. Requests may go `overdraft_max`
-    segments further, so that a task can finish the batch at hand.
+    The pool is available if a segment is left for the next batch and no subpartition is full. Requests may exceed that
+    by `overdraft_max` segments, so that a task can finish its current batch.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class LocalBufferPool:
 
     @property
     def is_available(self) -> bool:
-        """Return whether the next batch finds a segment; also once destroyed, so that waiters look and see."""
+        """Return whether the next batch finds a segment; True also after `destroy`, so that waiters notice it."""
         return self.is_destroyed or (
             self.used < self.size and self._full_channel_count == 0 and self._has_pages_for(1)
         )
 
     def on_available(self, callback: Callback) -> None:
-        """Call `callback` once, from any thread, as soon as the pool is available; now if it is."""
+        """Call `callback` once, on any thread, as soon as the pool is available; immediately if it is available now."""
         with self._lock:
             if not self.is_available:
                 if callback not in self._callbacks:
@@ -106,11 +106,11 @@ class LocalBufferPool:
         callback()
 
     def segments_for(self, size_bytes: int) -> int:
-        """Segments that a batch of this size occupies."""
+        """Number of segments that a batch of `size_bytes` occupies."""
         return max(1, -(-size_bytes // self.segment_size))
 
     def try_lease(self, size_bytes: int, references: int = 1) -> SegmentLease | None:
-        """Take the segments for a batch, or return None where `lease` would wait or raise."""
+        """Take the segments for a batch, or return None if `lease` would wait or raise."""
         count = self.segments_for(size_bytes)
         with self._lock:
             if self.is_destroyed or not self._can_take(count):
@@ -119,9 +119,9 @@ class LocalBufferPool:
         return SegmentLease(self, count, references)
 
     def lease(self, size_bytes: int, references: int = 1) -> SegmentLease:
-        """Take the segments for a batch, waiting for them if need be.
+        """Take the segments for a batch, and wait for them if necessary.
 
-        CancelTaskException once the pool is destroyed; RecordTooLargeError where it could never hold the batch.
+        CancelTaskException once the pool is destroyed; RecordTooLargeError if the pool could never hold the batch.
         """
         count = self.segments_for(size_bytes)
         if count > self.maximum + self._overdraft_max:
@@ -140,9 +140,9 @@ class LocalBufferPool:
         return SegmentLease(self, count, references)
 
     def borrow(self, size_bytes: int, references: int = 1) -> SegmentLease:
-        """Take the segments for a batch as `lease`, but for nothing where it would wait or raise.
+        """Take the segments for a batch like `lease`, but return an empty lease where `lease` would wait or raise.
 
-        For what may not wait, and is bounded by other means. CancelTaskException once the pool is destroyed.
+        For batches that must not wait and are bounded by other means. CancelTaskException once the pool is destroyed.
         """
         lease = self.try_lease(size_bytes, references)
         if lease is None and self.is_destroyed:
@@ -150,7 +150,7 @@ class LocalBufferPool:
         return lease or SegmentLease(self, 0, references)
 
     def release(self, leases: Iterable[SegmentLease]) -> None:
-        """Take one holder away from each lease (all of this pool); the last one frees the segments. Any thread."""
+        """Release one reference of each lease (all of this pool); the last one frees the segments. Any thread."""
         freed = 0
         woken: list[Callback] = []
         with self._lock:
@@ -168,19 +168,19 @@ class LocalBufferPool:
         run_all(woken)
 
     def channel_filled(self) -> None:
-        """Take note that a subpartition reached the most it should hold."""
+        """Record that a subpartition has become full."""
         with self._lock:
             self._full_channel_count += 1
 
     def channel_drained(self) -> None:
-        """Take note that a full subpartition holds less again."""
+        """Record that a full subpartition has room again."""
         with self._lock:
             self._full_channel_count -= 1
             woken = self.collect_woken()
         run_all(woken)
 
     def destroy(self) -> None:
-        """Refuse further requests and wake everybody; segments on their way come back one by one. Any thread."""
+        """Refuse further requests and wake all waiters; leased segments are returned one by one. Any thread."""
         with self._lock:
             if self.is_destroyed:
                 return
@@ -191,7 +191,7 @@ class LocalBufferPool:
         run_all(woken)
 
     def collect_woken(self) -> list[Callback]:
-        """Wake blocked requests and return the callbacks that are due. Lock held."""
+        """Wake blocked requests and return the callbacks to call. Lock held."""
         if self._blocked_count:
             self._condition.notify_all()
         if not self._callbacks or not self.is_available:
@@ -201,7 +201,7 @@ class LocalBufferPool:
 
     @property
     def owed_pages(self) -> int:
-        """Pages of its required segments that the pool does not use now, and may take at any time. Lock held."""
+        """Pages of the pool's required segments that it does not use now, and may take at any time. Lock held."""
         return 0 if self.is_destroyed else max(0, self.required - self.used) * self.pages
 
     def _take(self, count: int) -> None:
@@ -213,15 +213,15 @@ class LocalBufferPool:
     def _can_take(self, count: int) -> bool:
         if self.used + count <= self.size + self._overdraft_max and self._has_pages_for(count):
             return True
-        # A batch larger than the pool is now, though not than it may become, goes alone, or it would never go.
+        # A batch larger than the current pool, but not than its maximum, is taken alone; else it would wait forever.
         is_alone = self.used == 0 and self.required < count <= self.maximum + self._overdraft_max
         return is_alone and self._network_pool.idle_pages >= count * self.pages
 
     def _has_pages_for(self, count: int) -> bool:
-        """Return whether the network memory has so many segments for this pool.
+        """Return whether the network memory has `count` more segments for this pool.
 
-        Those that a pool requires it always gets: whoever was lent what belongs to others waits for them to go on. More
-        than that is lent, and not of what others require, or two tasks would wait for each other.
+        A pool always gets its required segments: others may have to return borrowed ones first. Further segments are
+        lent, but never those that others require, or two tasks would wait for each other.
         """
         if self.used + count <= self.required:
             return True
@@ -230,6 +230,6 @@ class LocalBufferPool:
 
 
 def run_all(callbacks: list[Callback]) -> None:
-    """Call what was collected under the lock; without it."""
+    """Call the callbacks collected under the lock, after releasing it."""
     for callback in callbacks:
         callback()

@@ -3,12 +3,12 @@
 The pools of partitions are in local_buffer_pool.py. A partition's segments are accounts: a sealed batch occupies as
 many as its bytes need, while the bytes themselves lie where Arrow allocated them, and are written to the socket, or
 handed over, from there. A gate's segments are places, in which batches of other processes are received (see
-segments.py). Both are paid from the same pages, so that the sum of all batches on their way stays below network memory.
+segments.py). Both are taken from the same pages, so that all batches in flight together stay below network memory.
 Segments of one gate or partition have one size, a power of two of pages (`taskmanager.memory.segment-size`): large
 where few channels share the budget, small where many do or memory becomes scarce, before any task is refused.
 
-One lock guards all pools of a TaskManager. The sections under it are integer arithmetic, and with a single lock there
-is no order of locks to get wrong; whom to wake is collected under it and called after it.
+One lock guards all pools of a TaskManager. The sections under it are integer arithmetic, and a single lock
+needs no lock order; callbacks are collected under it and called after it.
 Source: Flink NetworkBufferPool.
 """
 
@@ -28,8 +28,10 @@ from headrace.network.memory.segments import SegmentMemory, SegmentRegion
 from headrace.network.memory.sizing import SEGMENT_BYTES_MAX
 
 COMFORT_SHARE: Final = 4
-"""Segments are larger than a page as long as those of one gate or partition take no more than this part of what is
-left: what is comfortable for the first tasks must not be missing to the last."""
+"""Segments are larger than a page only while one gate or partition takes at most 1 / COMFORT_SHARE of the free pages.
+
+This leaves enough for the tasks that start last.
+"""
 
 
 class NetworkBufferPool:
@@ -44,9 +46,9 @@ class NetworkBufferPool:
             self.total_pages, page_bytes, _order(SEGMENT_BYTES_MAX, page_bytes)
         )
         self.owed_pages = 0
-        """Pages that pools require and do not use now: nobody else is lent them."""
+        """Pages that pools require and do not use now; they are not lent to other pools."""
         self._required_pages = 0
-        # Of those: of closed gates, whose batches somebody refers to, or has let go of in a circle of references.
+        # Pages of closed gates among these, whose batches are still referenced, perhaps only by a reference cycle.
         self._closing_pages = 0
         self._pools: list[LocalBufferPool] = []
 
@@ -59,7 +61,7 @@ class NetworkBufferPool:
 
     @property
     def unreserved_pages(self) -> int:
-        """Pages that nobody needs for certain."""
+        """Pages that no pool or gate has reserved."""
         with self.lock:
             return self.total_pages - self._required_pages
 
@@ -75,7 +77,7 @@ class NetworkBufferPool:
     ) -> LocalBufferPool:
         """Open a pool of `required` to `maximum` segments of at most `segment_size` bytes.
 
-        InsufficientBuffersError where not even segments of one page are left for `required`.
+        InsufficientBuffersError if there are not even enough pages for `required` segments of one page.
         """
         self._reclaim(required, segment_size)
         with self.lock:
@@ -93,17 +95,18 @@ class NetworkBufferPool:
     def reserve(
         self, owner: str, count: int, segment_size: int, pin_budget: int = 0
     ) -> "Reservation":
-        """Set `count` segments aside, all or none, for a gate; and `pin_budget` more, if there is room for them.
+        """Set aside `count` segments for a gate, all or none, and `pin_budget` more if there is room.
 
-        InsufficientBuffersError; NetworkMemoryError.
+        InsufficientBuffersError if too few pages are left; NetworkMemoryError if the system does not provide the
+        memory.
         """
         self._reclaim(count, segment_size, pin_budget)
         with self.lock:
             pages, pin_budget = self._affordable(owner, count, segment_size, pin_budget)
             region = self._memory.open_region(count, pin_budget, pages.bit_length() - 1)
             while region is None:
-                # What is free lies too scattered for segments of this size.
-                assert pages > 1, "fewer pages are free than the accounts say"
+                # The free pages are too fragmented for segments of this size.
+                assert pages > 1, "fewer pages are free than counted"
                 pages //= 2
                 region = self._memory.open_region(count, pin_budget, pages.bit_length() - 1)
             self._required_pages += region.count * pages
@@ -113,25 +116,25 @@ class NetworkBufferPool:
         return Reservation(self, count, region)
 
     def take_pages(self, count: int) -> None:
-        """Count pages as used. Lock held.
+        """Count `count` pages as used. Lock held.
 
-        A reservation, or a pool that takes what it requires, may take what other pools have been lent and have not
-        brought back: until they do, fewer than none are idle.
+        A reservation, or a pool that takes its required pages, may take pages that are still lent to
+        other pools: until those return them, the number of idle pages is negative.
         """
         self.idle_pages -= count
 
     def owe_pages(self, change: int) -> None:
-        """Count so many pages more, or fewer, as required by pools that do not use them. Lock held."""
+        """Change the number of required but unused pages by `change`. Lock held."""
         self.owed_pages += change
-        assert self.owed_pages >= 0, "a pool took more of its required segments than it has"
+        assert self.owed_pages >= 0, "a pool took more required segments than it has"
 
     def give_back_pages(self, count: int) -> None:
-        """Count pages as idle again. Lock held."""
+        """Count `count` pages as idle again. Lock held."""
         self.idle_pages += count
-        assert self.idle_pages <= self.total_pages, "more pages came back than were taken"
+        assert self.idle_pages <= self.total_pages, "more pages were returned than were taken"
 
     def close_region(self, region: SegmentRegion) -> None:
-        """Take the segments of a gate back; those that user code still refers to come later."""
+        """Take back the segments of a gate; those that user code still references follow later."""
         with self.lock:
             self._memory.close_region(region)
             self._closing_pages += region.count << region.order
@@ -140,19 +143,22 @@ class NetworkBufferPool:
         run_all(woken)
 
     def remove_pool(self, pool: LocalBufferPool) -> list[Callback]:
-        """Forget a destroyed pool; whom to wake. Called with the lock held."""
+        """Remove a destroyed pool and return the callbacks to call. Lock held."""
         self._pools.remove(pool)
         self._required_pages -= pool.required * pool.pages
         return self._redistribute()
 
     def count_idle_pages(self) -> int:
-        """Return the pages that nobody uses, up to date; `idle_pages` may not know yet what user code let go of."""
+        """Return the number of unused pages, including those that user code has just released.
+
+        `idle_pages` may lag behind.
+        """
         with self.lock:
             self._sweep()
             return self.idle_pages
 
     def wake_up(self) -> list[Callback]:
-        """Collect callbacks of pools that can be used now, and notify their blocked threads. Lock held."""
+        """Notify blocked threads of pools that are usable now, and return their callbacks. Lock held."""
         self._sweep()
         woken: list[Callback] = []
         for pool in self._pools:
@@ -162,7 +168,7 @@ class NetworkBufferPool:
     def _affordable(
         self, owner: str, count: int, segment_size: int, pin_budget: int = 0
     ) -> tuple[int, int]:
-        """Pages per segment and pin budget. Lock held. InsufficientBuffersError."""
+        """Return pages per segment and pin budget. InsufficientBuffersError if too few pages are left. Lock held."""
         left = self.total_pages - self._required_pages
         shape = self._shape(left, count, segment_size, pin_budget)
         if shape is None:
@@ -172,9 +178,10 @@ class NetworkBufferPool:
     def _shape(
         self, left: int, count: int, segment_size: int, pin_budget: int
     ) -> tuple[int, int] | None:
-        """Pages per segment and pin budget where `left` pages are; None: not even the smallest segments fit.
+        """Return pages per segment and pin budget if `left` pages remain.
 
-        The pages are a power of two, and more than one only where that leaves enough for those to come.
+        None if even the smallest segments do not fit. The pages per segment are a power of two, and more than one only
+        if enough pages are left for later tasks.
         """
         pages = 1 << _order(segment_size, self.page_bytes)
         while pages > 1 and count * pages > left // COMFORT_SHARE:
@@ -184,10 +191,10 @@ class NetworkBufferPool:
         return pages, pin_budget if (count + pin_budget) * pages <= left // 2 else 0
 
     def _reclaim(self, count: int, segment_size: int, pin_budget: int = 0) -> None:
-        """Count in what nobody refers to any more; look for it where more or larger segments may be had of it.
+        """Count pages that nobody references any more; collect garbage if that may yield more or larger segments.
 
-        Tasks that were stopped amid a batch go in circles of references, which only garbage collection takes apart; and
-        nothing makes an idle process collect. A task keeps the segments that it begins with.
+        Tasks that were stopped during a batch leave reference cycles, which only garbage collection frees, and nothing
+        triggers it in an idle process. A task keeps the segment size that it starts with.
         """
         with self.lock:
             self._sweep()
@@ -197,12 +204,12 @@ class NetworkBufferPool:
                 most, count, segment_size, pin_budget
             )
         if must_collect:
-            # Not under the lock: whoever is collected may give back segments itself.
+            # Not under the lock: collected objects may return segments themselves.
             gc.collect()
             self.count_idle_pages()
 
     def _sweep(self) -> None:
-        """Count the pages in that user code has let go of since their gate was closed."""
+        """Count the pages that user code has released since their gate was closed."""
         if self._memory.is_closing:
             swept = self._memory.sweep()
             self._required_pages -= swept
@@ -210,7 +217,7 @@ class NetworkBufferPool:
             self.give_back_pages(swept)
 
     def _redistribute(self) -> list[Callback]:
-        """Deal what nobody requires to the pools that can use it, in proportion to what they can use."""
+        """Distribute the pages that no pool requires among the pools that can use them, in proportion."""
         spare = self.total_pages - self._required_pages
         appetites = [
             min(spare, (pool.maximum - pool.required) * pool.pages) for pool in self._pools
@@ -227,7 +234,7 @@ class NetworkBufferPool:
 
 
 class Reservation:
-    """Segments set aside for one gate: `count` for batches on their way, and those of the region's pin budget."""
+    """Segments set aside for one gate: `count` for received batches, plus the pin budget of the region."""
 
     def __init__(self, network_pool: NetworkBufferPool, count: int, region: SegmentRegion) -> None:
         self._network_pool = network_pool
@@ -237,12 +244,12 @@ class Reservation:
         self._is_closed = False
 
     def close(self) -> None:
-        """Give everything back; no effect the second time."""
+        """Return all segments. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._network_pool.close_region(self.region)
 
 
 def _order(size_bytes: int, page_bytes: int) -> int:
-    """Return the largest k for which 2^k pages are at most `size_bytes`; 0 at least."""
+    """Return the largest k >= 0 for which 2^k pages are at most `size_bytes`; 0 if none is."""
     return max(0, (size_bytes // page_bytes).bit_length() - 1)

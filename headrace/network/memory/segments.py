@@ -1,11 +1,11 @@
-"""Segments: the places in network memory that batches of other processes are received into, and are used from.
+"""Segments: blocks of network memory that receive batches of other processes and hold them while they are used.
 
 A large body is read from the socket straight into a segment and becomes an Arrow batch there without being copied.
-The batch may live as long as user code likes: the segment is free again when the last array, slice or view of it is
-gone. So that kept batches cannot starve the gate, only `pin_budget` of its segments may be out with the task at once;
-a batch beyond that is copied when it is handed over. Credit is therefore returned at the hand-over in any case and
-never waits for a finaliser. A finaliser may run on any thread and within garbage collection: all it does is to append
-to a deque. BuddyAllocator says which pages are free.
+The batch may live as long as user code keeps it: the segment is free again when the last array, slice or view of it is
+gone. So that kept batches cannot starve the gate, the task may hold only `pin_budget` of its segments at once;
+a batch beyond that is copied when it is handed over. Credit is therefore always returned at the hand-over and
+never waits for a finaliser. A finaliser may run on any thread and during garbage collection: it only appends
+to a deque. BuddyAllocator tracks the free pages.
 Source: Flink NetworkBuffer and its recyclers; Knowlton 1965; Knuth, The Art of Computer Programming, 2.5.
 """
 
@@ -21,11 +21,11 @@ _ALIGNMENT: Final = 64
 
 
 class BuddyAllocator:
-    """Gives out pages 0 … `page_count` - 1 in aligned blocks of 2^`order` pages, up to 2^`order_max`. Pure.
+    """Allocates pages 0 … `page_count` - 1 in aligned blocks of 2^`order` pages, up to 2^`order_max`. Pure.
 
     A block of size 2^k begins at a multiple of 2^k; its buddy is the other half of the block of twice the size, with
-    which it is united as soon as both are free. Taking and freeing costs a few dictionary steps, and the rest never
-    falls into pieces smaller than those in use.
+    which it is united as soon as both are free. Taking and freeing costs a few dictionary operations, and free memory
+    never fragments into pieces smaller than those in use.
     """
 
     def __init__(self, page_count: int, order_max: int) -> None:
@@ -41,7 +41,7 @@ class BuddyAllocator:
                 start += 1 << order
 
     def take(self, order: int) -> int | None:
-        """Return the first page of a free block of 2^`order` pages, or None where there is none."""
+        """Return the first page of a free block of 2^`order` pages, or None if there is none."""
         found = next((k for k in range(order, self.order_max + 1) if self._free[k]), None)
         if found is None:
             return None
@@ -66,7 +66,7 @@ class BuddyAllocator:
 
 
 class SegmentMemory:
-    """One anonymous mapping, made when something is to be received. Guarded by the pool's lock.
+    """Anonymous memory mapping of all segments, made for the first gate that receives. Guarded by the pool's lock.
 
     The system provides a page when it is first written to.
     """
@@ -82,18 +82,21 @@ class SegmentMemory:
 
     @property
     def free_page_count(self) -> int:
-        """Pages that belong to no region."""
+        """Number of pages that belong to no region."""
         return self._buddies.free_page_count
 
     @property
     def is_closing(self) -> bool:
-        """Return whether a closed region has segments out."""
+        """Return whether a closed region still has segments in use."""
         return bool(self._closing)
 
     def open_region(self, count: int, pin_budget: int, order: int) -> "SegmentRegion | None":
-        """Take `count` + `pin_budget` segments of 2^`order` pages, all or none. NetworkMemoryError."""
+        """Take `count` + `pin_budget` segments of 2^`order` pages; None if they do not all fit.
+
+        NetworkMemoryError if the system does not provide the memory.
+        """
         if self._mapping is None:
-            # Who only sends, or only counts, never comes here.
+            # Not reached by processes that only send.
             self._mapping = _map(self._size_bytes)
             self._address = pa.py_buffer(self._mapping).address
             self._view = memoryview(self._mapping)
@@ -108,11 +111,11 @@ class SegmentMemory:
         return SegmentRegion(self, taken, pin_budget, order)
 
     def close_region(self, region: "SegmentRegion") -> None:
-        """Take back what is free of a region; the rest follows as it becomes free."""
+        """Take back the free segments of a region; the rest follows as it becomes free."""
         self._closing.append(region)
 
     def sweep(self) -> int:
-        """Collect the segments of closed regions that became free; return how many pages they have."""
+        """Collect freed segments of closed regions; return their number of pages."""
         before = self._buddies.free_page_count
         for region in list(self._closing):
             while region.free:
@@ -123,12 +126,12 @@ class SegmentMemory:
         return self._buddies.free_page_count - before
 
     def view(self, page: int, size_bytes: int) -> memoryview:
-        """Return the memory at `page`, writable."""
+        """Return writable memory of `size_bytes` at `page`."""
         start = page * self.page_bytes
         return self._view[start : start + size_bytes]
 
     def address(self, page: int) -> int:
-        """Return where `page` is."""
+        """Return the memory address of `page`."""
         return self._address + page * self.page_bytes
 
 
@@ -151,9 +154,9 @@ def _can_map(size_bytes: int) -> bool:
 
 
 class SegmentRegion:
-    """The segments of one gate: as many as it may be sent, and `pin_budget` more.
+    """The segments of one gate: its receive segments, and `pin_budget` more.
 
-    `acquire` is for the transport's thread, `hand_over` for the task's.
+    `acquire` is called on the transport's thread, `hand_over` on the task's.
     """
 
     def __init__(
@@ -171,14 +174,14 @@ class SegmentRegion:
 
     @property
     def pinned_count(self) -> int:
-        """Segments that are out with the task. Any thread; a moment's reading."""
+        """Number of segments held by the task. Any thread; a snapshot."""
         return self._pinned_count - len(self.unpinned)
 
     def acquire(self, body_bytes: int) -> "Segment | None":
-        """Return a segment for a body, or None where it would not fit one.
+        """Return a segment for a body, or None if the body is too large or no segment is free.
 
-        The credit that pays for the body says that there is one; only a channel that is closed while a body of its
-        is on its way may hold one too many.
+        The credit that pays for the body guarantees a segment; only a channel closed while its body arrives may hold
+        one too many.
         """
         if body_bytes > self.segment_bytes:
             return None
@@ -188,7 +191,7 @@ class SegmentRegion:
             return None
 
     def hand_over(self, segment: "Segment", body: pa.Buffer) -> Any:
-        """Return the body as the task may keep it: where it is, within the pin budget, or else copied."""
+        """Return the body for the task: in place within the pin budget, otherwise copied."""
         while self.unpinned:
             self.unpinned.popleft()
             self._pinned_count -= 1
@@ -200,7 +203,7 @@ class SegmentRegion:
 
 
 class Segment:
-    """One segment while something refers to it: the body on its way in, the queue, or batches made of it."""
+    """One segment while it is referenced: by an arriving body, the queue, or batches made of it."""
 
     __slots__ = ("_body_bytes", "_page", "_region", "_start", "is_pinned")
 
@@ -212,9 +215,9 @@ class Segment:
         self.is_pinned = False
 
     def place(self, head: memoryview, extra_bytes: int) -> memoryview:
-        """Return memory for the message that begins with `head`, and up to `extra_bytes` behind it.
+        """Return memory for the message that begins with `head`, and for up to `extra_bytes` behind it.
 
-        Where there is room to choose, it begins so that its columns are aligned.
+        If the segment has room, the message is placed so that its columns are aligned.
         """
         size = self._region.segment_bytes
         start = _aligned_start(head)
@@ -224,7 +227,7 @@ class Segment:
         return self._region.memory.view(self._page, size)[self._start : end]
 
     def buffer(self) -> pa.Buffer:
-        """Return the message, read-only; it keeps the segment."""
+        """Return the message as a read-only buffer, which keeps the segment in use."""
         address = self._region.memory.address(self._page) + self._start
         return pa.foreign_buffer(address, self._body_bytes, self)
 
@@ -235,7 +238,7 @@ class Segment:
 
 
 def _aligned_start(head: memoryview) -> int:
-    """Return where a message has to begin for the columns behind its metadata to be aligned.
+    """Return the offset at which a message must begin so that the columns after its metadata are aligned.
 
     An encapsulated Arrow message begins with a marker and the length of its metadata, 4 bytes each, little-endian.
     """

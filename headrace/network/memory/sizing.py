@@ -15,44 +15,44 @@ SEGMENT_SIZE: Final = ConfigOption(
 )  # fmt: skip
 BUFFERS_PER_CHANNEL: Final = ConfigOption(
     "taskmanager.network.memory.buffers-per-channel", int, 2,
-    "Exclusive segments of each remote channel: what a producer may send before it hears from the consumer.",
+    "Exclusive segments of each remote channel: the amount a producer may send before it hears from the consumer.",
     least=1,
 )  # fmt: skip
 FLOATING_BUFFERS_PER_GATE: Final = ConfigOption(
     "taskmanager.network.memory.floating-buffers-per-gate", int, 8,
-    "Segments that the channels of a gate share, given to those with a backlog.",
+    "Floating segments that the channels of a gate share; they are given to channels with a backlog.",
 )  # fmt: skip
 MAX_BUFFERS_PER_CHANNEL: Final = ConfigOption(
     "taskmanager.network.memory.max-buffers-per-channel", int, 10,
-    "Number of batches in one subpartition from which on its task counts as back-pressured.",
+    "Number of batches in one subpartition at which its task counts as back-pressured.",
 )  # fmt: skip
 MAX_OVERDRAFT_BUFFERS: Final = ConfigOption(
     "taskmanager.network.memory.max-overdraft-buffers-per-gate", int, 5,
-    "Segments beyond its pool that a task may take to finish the batch at hand instead of blocking.",
+    "Segments beyond its pool that a task may take to finish its current batch instead of blocking.",
 )  # fmt: skip
 PINNED_BUFFERS_PER_GATE: Final = ConfigOption(
     "headrace.network.pinned-buffers-per-gate", int, 8,
-    "Received batches that user code may keep in network memory, as long as it likes; further ones are copied out.",
+    "Received batches that user code may keep in network memory without a time limit; further ones are copied.",
 )  # fmt: skip
 
 SEGMENTS_MIN: Final = 2
-"""Segments of the smallest exchange: one of a channel of the same process, and one that its writer fills."""
+"""Number of segments of the smallest exchange: one for a local channel, and one that its writer fills."""
 GATE_BUDGET_BYTES: Final = 32 << 20
 SEGMENT_BYTES_MAX: Final = 1 << 20
 
 
 class NetworkMemoryError(NetworkError):
-    """The system does not give a TaskManager the network memory that it is set up with.
+    """The system does not provide the network memory that a TaskManager is configured with.
 
-    `available_bytes`: about what could be had, half as much being the next that was tried.
+    `available_bytes`: approximate size that would be available, found by halving.
     """
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
     def __init__(self, wanted_bytes: int, available_bytes: int, reason: str) -> None:
         super().__init__(
-            f"no memory for {wanted_bytes >> 20} mb of batches from other processes: {reason}; about "
-            f"{available_bytes >> 20} mb could be had. Lower '{NETWORK_MIN.key}', '{NETWORK_MAX.key}' or "
+            f"cannot allocate {wanted_bytes >> 20} mb of network memory: {reason}; about "
+            f"{available_bytes >> 20} mb are available. Lower '{NETWORK_MIN.key}', '{NETWORK_MAX.key}' or "
             f"'{NETWORK_FRACTION.key}'"
         )
         self.wanted_bytes = wanted_bytes
@@ -60,7 +60,7 @@ class NetworkMemoryError(NetworkError):
 
 
 def wanted_segment_size(channel_count: int, page_bytes: int) -> int:
-    """Return the size at which `channel_count` channels and their floating segments share the budget of a gate."""
+    """Return the segment size with which `channel_count` channels and their floating segments share a gate's budget."""
     share = GATE_BUDGET_BYTES // (channel_count + 8)
     nearest = 1 << max(0, round(share - 1).bit_length() - 1)
     if share - nearest > 2 * nearest - share:
@@ -69,14 +69,17 @@ def wanted_segment_size(channel_count: int, page_bytes: int) -> int:
 
 
 def segment_bytes(settings: Settings, memory_bytes: int) -> int:
-    """Return the size of the smallest segments. ConfigurationError where so much network memory has too few of them."""
+    """Return the size of the smallest segments in bytes.
+
+    ConfigurationError if too few of them fit into `memory_bytes`.
+    """
     size = settings.get_option(SEGMENT_SIZE)
     if size * SEGMENTS_MIN > memory_bytes:
         raise ConfigurationError(
             SEGMENT_SIZE.key,
             f"{size} bytes",
-            f"it must be at most {memory_bytes // SEGMENTS_MIN} bytes, as an exchange takes {SEGMENTS_MIN} segments at "
-            f"least of the network memory of a TaskManager, which is {memory_bytes} bytes ('{NETWORK_FRACTION.key}' of "
-            f"its memory, from '{NETWORK_MIN.key}' to '{NETWORK_MAX.key}')",
+            f"it must be at most {memory_bytes // SEGMENTS_MIN} bytes, because an exchange needs at least "
+            f"{SEGMENTS_MIN} segments of the network memory of a TaskManager, which is {memory_bytes} bytes "
+            f"('{NETWORK_FRACTION.key}' of its memory, from '{NETWORK_MIN.key}' to '{NETWORK_MAX.key}')",
         )
     return size

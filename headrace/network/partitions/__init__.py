@@ -1,1 +1,1 @@
-"""Results that consumers read while they are made: pipelined partitions and their subpartitions."""
+"""Results that consumers read while they are produced: pipelined partitions and their subpartitions."""

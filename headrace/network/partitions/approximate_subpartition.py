@@ -1,9 +1,9 @@
 """PipelinedApproximateSubpartition: a queue whose consumer may be replaced while the producer goes on.
 
-A consumer that fails takes with it what it had read; the one that follows it begins with the next whole batch, and
-its channel counts its elements from zero. Nothing is cut in the middle of a record, so that there is nothing to skip.
-While there is no consumer, the queue fills and the producer is back-pressured. One that comes behind the end of data is
-told of that end again, and the producer hears once that all was processed.
+Rows that a failed consumer had read are lost; its successor begins with the next whole batch, and
+its channel counts elements from zero. No batch is cut within a record, so that no partial record must be skipped.
+Without a consumer, the queue fills and the producer is back-pressured. A consumer that attaches after the end of data
+is sent EndOfData again, and the producer is told once that all rows were processed.
 Source: Flink PipelinedApproximateSubpartition and its view.
 """
 
@@ -16,7 +16,7 @@ from headrace.network.partitions.result_subpartition import Element, QueuedEvent
 
 
 class PipelinedApproximateSubpartition(PipelinedSubpartition):
-    """One subpartition; see PipelinedSubpartition for who calls what."""
+    """Queue between one producer and a sequence of consumers; threads as in PipelinedSubpartition."""
 
     _end_of_data: EndOfData | None = None
     _is_acknowledged = False
@@ -24,7 +24,7 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
     def create_view(
         self, listener: Callable[[], None], segment_size: int
     ) -> "PipelinedApproximateSubpartitionView":
-        """Attach a consumer in place of the one before, which will find nothing more."""
+        """Attach a consumer in place of the previous one, whose view returns no more elements."""
         with self._lock:
             self._is_blocked = False
             if self._end_of_data is not None:
@@ -37,22 +37,22 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
         return view
 
     def note_end_of_data(self, event: EndOfData) -> None:
-        """The consumer was told that the data has ended."""
+        """Record that the consumer has received EndOfData."""
         self._end_of_data = event
 
     def acknowledge_all_data(self) -> None:
-        """Take note that all rows were processed; only the first consumer that says so counts."""
+        """Record that all rows were processed; only the first acknowledgement counts."""
         with self._lock:
             is_first, self._is_acknowledged = not self._is_acknowledged, True
         if is_first:
             super().acknowledge_all_data()
 
     def is_current(self, view: "PipelinedApproximateSubpartitionView") -> bool:
-        """Return whether `view` was not replaced."""
+        """Return whether `view` is the current one."""
         return self._view is view
 
     def detach(self, view: "PipelinedApproximateSubpartitionView") -> None:
-        """The consumer is gone before its end: what waits is for the next one."""
+        """Detach a consumer that left early; queued data stays for the next one."""
         with self._lock:
             if self._view is view:
                 self._view = None
@@ -60,7 +60,7 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
 
 
 class PipelinedApproximateSubpartitionView:
-    """A ResultSubpartitionView of the queue, until another one replaces it."""
+    """ResultSubpartitionView of the queue, until another view replaces it."""
 
     def __init__(self, subpartition: PipelinedApproximateSubpartition) -> None:
         self._subpartition = subpartition
@@ -85,7 +85,7 @@ class PipelinedApproximateSubpartitionView:
         return self._subpartition.backlog if self._is_current else 0
 
     def poll(self, credit: int) -> Element | Stalled | None:
-        """Return the next element; None once this view was replaced."""
+        """Return the next element, or None once this view was replaced."""
         if not self._is_current:
             return None
         element = self._subpartition.poll(credit)
@@ -100,7 +100,7 @@ class PipelinedApproximateSubpartitionView:
             self._subpartition.resume()
 
     def release(self) -> None:
-        """Leave the subpartition; it is released only where the consumer has read it to the end."""
+        """Leave the subpartition; release it if the consumer has read it to the end."""
         if self._has_ended:
             self._subpartition.release()
         else:

@@ -1,11 +1,12 @@
-r"""InFlightOutput: what a barrier overtakes on its way out of one partition, known at once or later.
+r"""InFlightOutput: the batches that a barrier overtakes in one partition, known at once or later.
 
     OPEN --every subpartition has answered--> COMPLETE
       \--abandon--> ABANDONED
 
-A barrier that overtakes from the start is answered at once, with what waited. One that may time out waits in line:
-each subpartition answers with nothing when its consumer takes the barrier in order, or with what the barrier overtook
-when the time is over. Source: Flink PipelinedSubpartition, ChannelStateWriter.ChannelStateWriteResult; FLINK-27251.
+For a barrier that overtakes from the start, subpartitions answer at once with their queued batches. One that may time
+out is queued: each subpartition answers with nothing when its consumer takes the barrier in order, or with the
+overtaken batches after the time-out. Source: Flink PipelinedSubpartition, ChannelStateWriter.ChannelStateWriteResult;
+FLINK-27251.
 """
 
 import threading
@@ -15,10 +16,10 @@ from headrace.network.batches.sealed_batch import SealedBatch
 
 
 class InFlightOutput:
-    """Answers of the subpartitions. Answered, abandoned and asked from any thread."""
+    """Collects the answers of the subpartitions. All methods may be called on any thread."""
 
     def __init__(self, subpartition_count: int) -> None:
-        # Guards the fields below: consumers answer on their threads, the task's time-out and its end on others.
+        # Guards the fields below: consumers answer on their threads, the task's time-out and end run on others.
         self._lock = threading.Lock()
         self._answers: list[Sequence[SealedBatch] | None] = [None] * subpartition_count
         self._open_count = subpartition_count
@@ -27,7 +28,7 @@ class InFlightOutput:
 
     @property
     def is_done(self) -> bool:
-        """Return whether nothing more will come."""
+        """Return whether no more answers will come."""
         return self._open_count == 0 or self._is_abandoned
 
     @property
@@ -36,7 +37,7 @@ class InFlightOutput:
         return self._open_count == 0
 
     def answer(self, index: int, batches: Sequence[SealedBatch]) -> None:
-        """The barrier is out of subpartition `index` and overtook `batches`. The first answer counts."""
+        """Record that the barrier left subpartition `index` and overtook `batches`. The first answer counts."""
         with self._lock:
             if self._is_abandoned or self._answers[index] is not None:
                 return
@@ -47,7 +48,7 @@ class InFlightOutput:
             call()
 
     def abandon(self) -> None:
-        """The checkpoint is over, or the partition: nobody will answer any more. No effect once complete."""
+        """Give up because the checkpoint or the partition has ended. No effect once complete."""
         with self._lock:
             if self.is_done:
                 return
@@ -58,7 +59,7 @@ class InFlightOutput:
             call()
 
     def on_done(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, from any thread, when nothing more will come; now if so."""
+        """Call `callback` once, on any thread, when no more answers will come; immediately if so now."""
         with self._lock:
             if not self.is_done:
                 self._callbacks.append(callback)
@@ -66,7 +67,7 @@ class InFlightOutput:
         callback()
 
     def overtaken(self) -> list[tuple[int, Sequence[SealedBatch]]]:
-        """Subpartitions of which something was overtaken, with that; once complete."""
+        """Return the overtaken batches with the indices of their subpartitions; only once complete."""
         assert self.is_complete
         return [(index, batches) for index, batches in enumerate(self._answers) if batches]
 

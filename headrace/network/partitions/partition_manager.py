@@ -1,4 +1,4 @@
-"""ResultPartitionManager: every partition of this TaskManager, and the consumers that came before it.
+"""ResultPartitionManager: all partitions of this TaskManager, and consumers that wait for a partition.
 
 Source: Flink ResultPartitionManager.
 """
@@ -27,7 +27,7 @@ class ResultPartitionManager:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        # Guards the maps: tasks register, the network thread asks, the control thread releases.
+        # Guards the maps: tasks register, the network thread reads, the control thread releases.
         self._lock = threading.Lock()
         self._partitions: dict[ResultPartitionId, ResultPartition] = {}
         self._failures: OrderedDict[ResultPartitionId, NetworkError] = OrderedDict()
@@ -35,11 +35,11 @@ class ResultPartitionManager:
 
     @property
     def partition_count(self) -> int:
-        """Partitions that are registered."""
+        """Number of registered partitions."""
         return len(self._partitions)
 
     def register(self, partition: ResultPartition) -> None:
-        """Make a partition known, and call whoever waits for it."""
+        """Register a partition, and call the consumers that wait for it."""
         with self._lock:
             assert partition.partition_id not in self._partitions, (
                 f"{partition.partition_id} is registered twice"
@@ -57,7 +57,10 @@ class ResultPartitionManager:
         segment_size: int,
         first_element: int = 0,
     ) -> ResultSubpartitionView:
-        """Attach a consumer. PartitionNotFoundError; ProducerFailedError where the producer is known to have failed."""
+        """Attach a consumer.
+
+        PartitionNotFoundError if the partition is unknown; ProducerFailedError if its producer failed.
+        """
         with self._lock:
             partition = self._partitions.get(partition_id)
             failure = self._failures.get(partition_id)
@@ -68,12 +71,13 @@ class ResultPartitionManager:
         if subpartition_index >= partition.subpartition_count:
             raise PartitionError(
                 str(partition_id),
-                f"{partition_id} has {partition.subpartition_count} subpartitions, {subpartition_index} was requested",
+                f"{partition_id} has {partition.subpartition_count} subpartitions, but subpartition "
+                f"{subpartition_index} was requested",
             )
         return partition.create_view(subpartition_index, listener, segment_size, first_element)
 
     def watch(self, partition_id: ResultPartitionId, watcher: Callable[[], None]) -> None:
-        """Call `watcher` once the partition is registered or has failed; at once if it is."""
+        """Call `watcher` once the partition is registered or has failed; immediately if it is now."""
         with self._lock:
             if partition_id not in self._partitions and partition_id not in self._failures:
                 self._watchers.setdefault(partition_id, []).append(watcher)
@@ -81,7 +85,7 @@ class ResultPartitionManager:
         watcher()
 
     def unwatch(self, partition_id: ResultPartitionId, watcher: Callable[[], None]) -> None:
-        """Forget a watcher; no effect if it was called."""
+        """Forget a watcher; no effect if it was already called."""
         with self._lock:
             watchers = self._watchers.get(partition_id, [])
             if watcher in watchers:
@@ -90,7 +94,7 @@ class ResultPartitionManager:
                 self._watchers.pop(partition_id, None)
 
     def record_failure(self, partition: ResultPartition, cause_text: str) -> None:
-        """Forget a failed partition but not why it failed, for consumers that come late."""
+        """Forget a failed partition but keep the cause, for consumers that come late."""
         partition_id = partition.partition_id
         with self._lock:
             self._partitions.pop(partition_id, None)
@@ -102,12 +106,12 @@ class ResultPartitionManager:
             watcher()
 
     def forget(self, partition: ResultPartition) -> None:
-        """Forget a partition of which all users have let go."""
+        """Forget a partition that all users have released."""
         with self._lock:
             self._partitions.pop(partition.partition_id, None)
 
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
-        """Drop partitions whatever their consumers do; unknown ones are passed over."""
+        """Drop partitions, even while consumers read them; unknown ids are ignored."""
         with self._lock:
             partitions = [
                 self._partitions.pop(key) for key in partition_ids if key in self._partitions
@@ -121,7 +125,7 @@ class ResultPartitionManager:
             return partition_id in self._partitions
 
     def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
-        """Drop all partitions of a job, but for those in `kept`."""
+        """Drop all partitions of a job except those in `kept`."""
         with self._lock:
             ours = [key for key in self._partitions if key.producer.job_id == job_id]
         found = [key for key in ours if key not in kept]

@@ -1,6 +1,6 @@
-"""PipelinedResultPartition: consumers read while the task produces, once.
+"""PipelinedResultPartition: a result that consumers read once, while the task produces it.
 
-Released when all its consumers and the task itself have let go of it. Source: Flink PipelinedResultPartition.
+Released when all its consumers and the task itself have released it. Source: Flink PipelinedResultPartition.
 """
 
 import threading
@@ -17,14 +17,14 @@ from headrace.network.partitions.partition_manager import ResultPartitionManager
 from headrace.network.partitions.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.partitions.result_partition import (
     ResultPartition,
-    cannot_read_on,
+    cannot_be_read_again,
     describe_cause,
 )
 from headrace.network.partitions.result_subpartition import ResultSubpartitionView
 
 
 class PipelinedResultPartition(ResultPartition):
-    """Subpartitions and the pool that bounds them. Written to by one task; closed or failed from any thread."""
+    """Subpartitions and the pool that bounds them. One task writes; any thread may close or fail it."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PipelinedResultPartition(ResultPartition):
         )
         self._batch_writer = BatchWriter()
         self._manager = manager
-        # Guards the fields below: consumers, the task and its canceller may let go in any order.
+        # Guards the fields below: consumers, the task and its canceller may release it in any order.
         self._lock = threading.Lock()
         self._user_count = subpartition_count + 1
         self._is_closed = False
@@ -67,23 +67,23 @@ class PipelinedResultPartition(ResultPartition):
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> ResultSubpartitionView:
-        """Attach a consumer; a second one is refused, as what the first one read is gone.
+        """Attach a consumer.
 
-        Except where the partition is approximate.
+        A second one is refused, unless the partition is approximate: the first has consumed the rows.
         """
         if first_element:
-            raise cannot_read_on(self.partition_id)
+            raise cannot_be_read_again(self.partition_id)
         return self.subpartitions[index].create_view(listener, segment_size)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Give the same batch to every subpartition; it is serialised at most once and occupies its segments once."""
+        """Add the same batch to every subpartition; it is serialised at most once and occupies its segments once."""
         if any(subpartition.wants_bytes for subpartition in self.subpartitions):
             sealed.write(self._batch_writer)
         for subpartition in self.subpartitions:
             subpartition.add_data(sealed, lease)
 
     def load_of(self, index: int) -> tuple[int, int]:
-        """Elements and bytes that wait for a consumer. Any thread; a moment's reading."""
+        """Return the elements and bytes queued for a consumer. Any thread; a snapshot."""
         subpartition = self.subpartitions[index]
         return subpartition.queued_count, subpartition.queued_bytes
 
@@ -95,7 +95,7 @@ class PipelinedResultPartition(ResultPartition):
             subpartition.limit_at_first(in_flight_rows)
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:
-        """Serialise on the task's thread, so that the network thread only moves bytes."""
+        """Serialise on the task's thread, so that the network thread only copies bytes."""
         if self.subpartitions[index].wants_bytes:
             sealed.write(self._batch_writer)
 
@@ -126,13 +126,13 @@ class PipelinedResultPartition(ResultPartition):
         callback()
 
     def finish(self) -> None:
-        """End the partition: everything was emitted."""
+        """End the partition after everything was emitted."""
         if not self.is_finished:
             self.is_finished = True
             self.emit_event(EndOfPartition())
 
     def fail(self, cause: BaseException | None) -> None:
-        """The producer failed (or, without a cause, was cancelled): consumers are told. The first cause counts."""
+        """Tell consumers that the producer failed or, without a cause, was cancelled. The first cause counts."""
         with self._lock:
             if self._is_failed or self._is_closed:
                 return
@@ -144,7 +144,7 @@ class PipelinedResultPartition(ResultPartition):
         self.close()
 
     def close(self) -> None:
-        """The task is done with it; consumers may still read what was finished. Idempotent."""
+        """Release the partition for its task; consumers may still read a finished one. Idempotent."""
         with self._lock:
             if self._is_closed:
                 return
@@ -153,7 +153,7 @@ class PipelinedResultPartition(ResultPartition):
         self._let_go()
 
     def release(self) -> None:
-        """Withdraw it, whoever reads it: drop everything. Idempotent."""
+        """Drop all data, even while consumers read it. Idempotent."""
         self.close()
         for subpartition in self.subpartitions:
             subpartition.discard()
@@ -161,7 +161,7 @@ class PipelinedResultPartition(ResultPartition):
     def _acknowledged(self) -> None:
         with self._lock:
             self._unacknowledged_count -= 1
-            assert self._unacknowledged_count >= 0, f"{self.partition_id} acknowledged twice"
+            assert self._unacknowledged_count >= 0, f"{self.partition_id} was acknowledged twice"
             calls: list[Callable[[], None]] = []
             if self._unacknowledged_count == 0:
                 calls, self._on_all_data_processed = self._on_all_data_processed, calls

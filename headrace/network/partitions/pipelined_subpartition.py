@@ -1,7 +1,7 @@
 """PipelinedSubpartition: the queue between one producer and one consumer, and the consumer's view of it.
 
-A sealed batch is finished by definition, so that the backlog is exact and a flush is nothing but sealing. Once a
-consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition, PipelinedSubpartitionView.
+A sealed batch is finished by definition, so that the backlog is exact and a flush only seals. Once a
+consumer is gone, added elements are dropped. Source: Flink PipelinedSubpartition, PipelinedSubpartitionView.
 """
 
 import threading
@@ -56,12 +56,12 @@ class PipelinedSubpartitionView:
         return self._subpartition.backlog
 
     def release(self) -> None:
-        """Release the subpartition, which drops the batches that it holds and all that are added."""
+        """Release the subpartition; it drops its batches and all that are added later."""
         self._subpartition.release()
 
 
 class PipelinedSubpartition:
-    """One subpartition; added to by the producer's task, read through one view by a task or the network thread."""
+    """One subpartition; the producer's task adds elements, a task or the network thread reads them through one view."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class PipelinedSubpartition:
         self._lock = threading.Lock()
         self._queue: deque[Element] = deque()
         self._view: ResultSubpartitionView | None = None
-        # Of the consumer that has the view: called when data comes to an empty queue.
+        # Listener of the consumer that has the view: called when data comes to an empty queue.
         self._listener: Callable[[], None] = _nobody
         self._segment_size = LOCAL_SEGMENT_BYTES
         self._data_count = 0
@@ -90,14 +90,14 @@ class PipelinedSubpartition:
         self._priority_count = 0  # of the elements at the head of the queue
         self._is_blocked = False
         # Restored rows and their end were added, and the consumer has not resumed after them: no barrier overtakes
-        # those. Else rows of another sender that follow them could be stored, and restored, beside them.
+        # those. Otherwise rows of another sender that follow them could be stored, and restored, together with them.
         self._is_recovering = False
-        self._held: list[QueuedEvent] = []  # with priority, until then
-        # The barrier in the queue that may still overtake, and who is to hear what becomes of it: at most one.
+        self._held: list[QueuedEvent] = []  # events with priority, until then
+        # The queued barrier that may still overtake, and its InFlightOutput: at most one.
         self._timeoutable: tuple[CheckpointBarrier, InFlightOutput] | None = None
         self._in_flight_rows: int | None = None
         self._data_bytes = self._data_rows = 0
-        # Of a consumer that lacks credit: what it was told of. It is told again once much more waits.
+        # Backlog that a consumer without credit was told of. It is told again once much more is queued.
         self._stalled_backlog: int | None = None
         self._is_full = False
         self._is_released = False
@@ -105,22 +105,22 @@ class PipelinedSubpartition:
 
     @property
     def wants_bytes(self) -> bool:
-        """Return whether its consumer is in another process: then the producer's thread serialises before adding."""
+        """Return whether the consumer is in another process, so that the producer's thread serialises before adding."""
         return self._segment_size != LOCAL_SEGMENT_BYTES
 
     @property
     def queued_count(self) -> int:
-        """Elements that wait."""
+        """Number of queued elements."""
         return len(self._queue)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the batches that wait."""
+        """Bytes of the queued batches."""
         return self._data_bytes
 
     @property
     def backlog(self) -> int:
-        """Segments of the consumer's size that wait and could be handed out: 0 while blocked."""
+        """Queued segments of the consumer's size that could be handed out; 0 while blocked."""
         return 0 if self._is_blocked else self._backlog
 
     @property
@@ -130,16 +130,16 @@ class PipelinedSubpartition:
 
     @property
     def in_flight_rows(self) -> int | None:
-        """The most rows that the consumer wants in flight, or None until it sets a limit. Any thread."""
+        """Most rows that the consumer wants in flight, or None until it sets a limit. Any thread."""
         return self._in_flight_rows
 
     @property
     def has_priority_event(self) -> bool:
-        """Return whether one is at the head of the queue."""
+        """Return whether an event with priority is at the head of the queue."""
         return self._priority_count > 0
 
     def add_data(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Append a batch; dropped where the consumer is gone."""
+        """Append a batch, or drop it if the consumer is gone."""
         with self._lock:
             is_dropped = self._is_released or self._failure is not None
             calls: list[Callable[[], None]] = []
@@ -166,9 +166,10 @@ class PipelinedSubpartition:
     def add_barrier(
         self, barrier: CheckpointBarrier, capture: InFlightOutput, unsealed: SealedBatch | None
     ) -> None:
-        """Add a barrier as its options say, and have `capture` answered; `unsealed` is to be added behind it only.
+        """Add a barrier according to its options, and answer `capture`.
 
-        One that had not overtaken yet is of a checkpoint that is over.
+        `unsealed` rows are added only behind the barrier. Replaces an older barrier that has not overtaken yet: its
+        checkpoint is over.
         """
         options = barrier.options
         overtaken: Sequence[SealedBatch] | None = ()
@@ -195,7 +196,7 @@ class PipelinedSubpartition:
             call()
 
     def time_out_barrier(self, checkpoint_id: int) -> None:
-        """Have the barrier of this checkpoint overtake what still waits before it; no effect if it is gone."""
+        """Let the barrier of this checkpoint overtake all queued batches before it; no effect if it is gone."""
         with self._lock:
             if self._timeoutable is None or self._timeoutable[0].checkpoint_id != checkpoint_id:
                 return
@@ -214,7 +215,7 @@ class PipelinedSubpartition:
 
     def resume(self) -> None:
         with self._lock:
-            assert self._is_blocked, f"{self._partition_text} is resumed without being blocked"
+            assert self._is_blocked, f"{self._partition_text} was resumed without being blocked"
             self._is_blocked = self._is_recovering = False
             held, self._held = self._held, []
             for barrier in held:
@@ -227,7 +228,7 @@ class PipelinedSubpartition:
         self._on_acknowledged()
 
     def limit_at_first(self, in_flight_rows: int) -> None:
-        """Take what the consumer wants until it says so itself."""
+        """Set the rows in flight that apply until the consumer announces its own limit."""
         if self._in_flight_rows is None:
             self.notify_in_flight_rows(in_flight_rows)
 
@@ -241,15 +242,15 @@ class PipelinedSubpartition:
     def create_view(
         self, listener: Callable[[], None], segment_size: int
     ) -> ResultSubpartitionView:
-        """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes.
+        """Attach the consumer, whose segments have `segment_size` bytes; `listener` is called when data arrives.
 
-        PartitionError where there has been one already: what it read is gone.
+        PartitionError if a consumer was attached before: it has consumed the elements.
         """
         with self._lock:
             if self._view is not None:
                 raise PartitionError(
                     self._partition_text,
-                    f"subpartition {self.index} of {self._partition_text} had a consumer already",
+                    f"subpartition {self.index} of {self._partition_text} already had a consumer",
                 )
             view = PipelinedSubpartitionView(self)
             calls = self._attach(view, listener, segment_size)
@@ -258,7 +259,7 @@ class PipelinedSubpartition:
         return view
 
     def discard(self) -> None:
-        """The partition is withdrawn: a consumer that is there is told, nobody else will come."""
+        """Withdraw the partition: tell an attached consumer, and refuse others."""
         with self._lock:
             has_consumer = self._view is not None
         if has_consumer:
@@ -267,7 +268,7 @@ class PipelinedSubpartition:
             self.release()
 
     def fail(self, cause_text: str) -> None:
-        """The producer ends without having finished: drop what waits and tell the consumer why."""
+        """End without finishing: drop the queue and tell the consumer the cause."""
         with self._lock:
             if self._is_released or self._failure is not None:
                 return
@@ -284,7 +285,7 @@ class PipelinedSubpartition:
             call()
 
     def release(self) -> None:
-        """The consumer is gone, or nobody will come any more: drop what waits. Idempotent."""
+        """Drop the queue because no consumer reads it any more. Idempotent."""
         with self._lock:
             if self._is_released:
                 return
@@ -293,7 +294,7 @@ class PipelinedSubpartition:
             leases = self._drop_queue()
             calls = self._fullness_changes()
         if timeoutable is not None:
-            # Nobody will read what it would have overtaken.
+            # Nobody will read the batches that it would have overtaken.
             timeoutable[1].answer(self.index, ())
         self._pool.release(leases)
         for call in calls:
@@ -336,7 +337,7 @@ class PipelinedSubpartition:
     def _attach(
         self, view: ResultSubpartitionView, listener: Callable[[], None], segment_size: int
     ) -> list[Callable[[], None]]:
-        """Make `view` the consumer's; whom to call once the lock is free. Lock held."""
+        """Make `view` the consumer's; return the callbacks to call once the lock is free. Lock held."""
         is_other_size = segment_size != self._segment_size
         self._segment_size = segment_size
         self._view, self._listener = view, listener
@@ -348,23 +349,23 @@ class PipelinedSubpartition:
         return calls
 
     def _insert_with_priority(self, element: QueuedEvent) -> list[Callable[[], None]]:
-        """Queue an event behind those with priority, before all else; whom to call. Lock held."""
+        """Queue an event behind those with priority, before all others; return the callbacks to call. Lock held."""
         if self._is_recovering:
             self._held.append(element)
             return []
-        # Also where data waits: its reader may be blocked, or without credit.
+        # Notify even if data is queued: its reader may be blocked, or without credit.
         calls = [self._listener] if self._view and not self._priority_count else []
         self._queue.insert(self._priority_count, element)
         self._priority_count += 1
         return calls
 
     def _data_before(self, position: int) -> list[SealedBatch]:
-        """Batches among the first `position` elements, without those that were restored. Lock held."""
+        """Return the batches among the first `position` elements, without restored ones. Lock held."""
         ahead = islice(self._queue, self._restored_count(), position)
         return [element.sealed for element in ahead if isinstance(element, DataElement)]
 
     def _restored_count(self) -> int:
-        """Elements at the head that were restored, and the event behind them. Lock held."""
+        """Number of restored elements at the head, including the event behind them. Lock held."""
         if not self._is_recovering:
             return 0
         ends = (
@@ -410,7 +411,7 @@ class PipelinedSubpartition:
         return max(1, -(-sealed.size_bytes // self._segment_size))
 
     def _cut_again(self) -> None:
-        """Bring what was sealed before the consumer was known to its segment size."""
+        """Cut batches that were sealed before the consumer was known to its segment size."""
         waiting = list(self._queue)
         priority_count, held = self._priority_count, self._held
         self._drop_queue()

@@ -1,7 +1,7 @@
 """ResultPartition: the rows that one subtask produces along one edge, as one subpartition for each consumer.
 
-Kinds differ in when consumers may start, whether they may read twice, and where the data lies meanwhile; the writer,
-the manager and the connections see only this. Source: Flink ResultPartition.
+Kinds differ in when consumers may start, whether they may read twice, and where the data is stored; the writer,
+the manager and the connections use only this interface. Source: Flink ResultPartition.
 """
 
 from abc import ABC, abstractmethod
@@ -19,36 +19,36 @@ from headrace.network.partitions.result_subpartition import ResultSubpartitionVi
 
 
 class ResultPartition(ABC):
-    """Written to by one task; closed, failed, released or attached to from any thread.
+    """Result of one subtask. One task writes; any thread may close, fail, release or attach to it.
 
-    The defaults are those of results that nobody reads while their task runs.
+    The default methods suit results that nobody reads while their task runs.
     """
 
     def __init__(
         self, partition_id: ResultPartitionId, subpartition_count: int, pool: LocalBufferPool
     ) -> None:
         self.partition_id: Final = partition_id
-        """The partition with its producer's attempt."""
+        """Id of the partition with its producer's attempt."""
         self.subpartition_count: Final = subpartition_count
-        """Number of subpartitions, which are the shares of consumers."""
+        """Number of subpartitions, one per consumer."""
         self.pool: Final = pool
-        """The memory that bounds what waits in it."""
+        """Memory that bounds the queued data."""
         self.is_finished = False
         """True once everything was emitted."""
 
     @property
     def queued_count(self) -> int:
-        """Elements that wait in memory. Any thread; a moment's reading."""
+        """Number of elements queued in memory. Any thread; a snapshot."""
         return 0
 
     @property
     def longest_queue(self) -> int:
-        """Elements that wait in memory for the consumer that has most of them. Any thread; a moment's reading."""
+        """Number of elements in the longest queue of any consumer, in memory. Any thread; a snapshot."""
         return 0
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the batches that wait in memory."""
+        """Bytes of the batches queued in memory."""
         return 0
 
     def in_flight_rows(self, index: int) -> int | None:
@@ -56,21 +56,21 @@ class ResultPartition(ABC):
         return None
 
     def limit_at_first(self, in_flight_rows: int) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """Set how many rows all consumers want in flight until they say so themselves."""
+        """Set the rows in flight that apply to each consumer until it announces its own limit."""
 
     def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """Serialise a batch that is going to be emitted to one subpartition, where its consumer wants bytes.
+        """Serialise a batch on the task's thread before it is emitted, if the subpartition's consumer is remote.
 
-        By the task's thread, so that the network thread only moves bytes.
+        The network thread then only copies bytes.
         """
 
     @abstractmethod
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Give a batch to one subpartition; the partition releases the lease."""
+        """Add a batch to one subpartition; the partition releases the lease."""
 
     @abstractmethod
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Give the same batch to every subpartition; its lease counts one reference for each."""
+        """Add the same batch to every subpartition; its lease counts one reference for each."""
 
     @abstractmethod
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
@@ -79,30 +79,30 @@ class ResultPartition(ABC):
     def emit_barrier(
         self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
     ) -> InFlightOutput:
-        """Give a barrier to every subpartition as its options say; return what it overtakes.
+        """Add a barrier to every subpartition according to its options; return the batches that it overtakes.
 
-        `unsealed`: by subpartition, what the writer has and will only emit behind it. Jobs with stored results take no
-        checkpoints.
+        `unsealed`: rows of the writer by subpartition that it emits only behind the barrier. Jobs with stored results
+        take no checkpoints.
         """
-        raise AssertionError(f"{barrier} for a stored result")
+        raise AssertionError(f"a stored result takes no {barrier}")
 
     def time_out_barrier(self, checkpoint_id: int) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """Have an aligned barrier that may time out, as far as it still waits, overtake now."""
+        """Let an aligned barrier that may time out overtake now, where it is still queued."""
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once all consumers have acknowledged EndOfData; now if they have. Any thread.
+        """Call `callback` once all consumers have acknowledged EndOfData; immediately if they have. Any thread.
 
-        To be waited for before `finish`: a consumer whose partition has ended acknowledges nothing any more.
-        Where nobody reads while the task runs, there is nothing to wait for.
+        Wait for this before `finish`: a consumer acknowledges nothing after the end of its partition. Results that
+        nobody reads while the task runs call it at once.
         """
         callback()
 
     def make_room(self) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """Store what can be stored elsewhere than in memory: the writer finds no segment. By the task's thread."""
+        """Move data out of memory if possible, because the writer finds no segment. Task's thread."""
 
     @abstractmethod
     def finish(self) -> None:
-        """End the partition: everything was emitted. Idempotent."""
+        """End the partition after everything was emitted. Idempotent."""
 
     @abstractmethod
     def fail(self, cause: BaseException | None) -> None:
@@ -110,35 +110,35 @@ class ResultPartition(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let the task go; consumers may still read what was finished. Idempotent."""
+        """Release the partition for its task; consumers may still read a finished one. Idempotent."""
 
     @abstractmethod
     def release(self) -> None:
-        """Withdraw it, whoever reads it: drop everything. Idempotent."""
+        """Drop all data, even while consumers read it. Idempotent."""
 
     @abstractmethod
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> ResultSubpartitionView:
-        """Attach a consumer to subpartition `index`; `listener` is called when there is something. PartitionError.
+        """Attach a consumer to subpartition `index`; `listener` is called when an element arrives.
 
-        It is given the elements from `first_element` on, as many as there were for an earlier one with segments of
-        this size; only what can be read again begins elsewhere than at 0.
+        The view starts at element `first_element`, counted for segments of this size; only a stored result accepts a
+        number other than 0. PartitionError if the consumer is refused.
         """
 
 
-def cannot_read_on(partition_id: ResultPartitionId) -> PartitionError:
-    """Return the error of a consumer that asks for the middle of what is read once."""
+def cannot_be_read_again(partition_id: ResultPartitionId) -> PartitionError:
+    """Return the error for a consumer that asks for the middle of a result that is read only once."""
     text = str(partition_id)
-    return PartitionError(text, f"{text} is read once and from its beginning")
+    return PartitionError(text, f"{text} can only be read once, from its beginning")
 
 
 def describe_cause(cause: BaseException | None) -> str:
-    """Return the class and first line of an error: enough for a consumer, whose failure is not the first one.
+    """Return the class and first line of an error, which suffices for a consumer: its failure is not the first one.
 
     Without a cause the producer was cancelled.
     """
     if cause is None:
-        return "it was cancelled"
+        return "the producer was cancelled"
     first_line = str(cause).partition("\n")[0]
     return f"{type(cause).__name__}: {first_line}" if first_line else type(cause).__name__

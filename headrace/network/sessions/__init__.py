@@ -1,1 +1,1 @@
-"""Pure protocols of the two ends of a connection: partition requests, data, credit, and their end."""
+"""Pure protocols for both ends of a connection: partition requests, data, credit and shutdown."""

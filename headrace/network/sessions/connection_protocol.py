@@ -1,6 +1,6 @@
-"""ConnectionProtocol: one side of one connection, bytes in and bytes out: handshake, then frames to and from a session.
+"""ConnectionProtocol: one side of a connection, bytes in and bytes out: the handshake, then frames for a session.
 
-Pure: sockets and the simulation drive the same object. ControlFrameLimiter bounds what a peer may send for nothing.
+Pure: sockets and the simulation drive the same object. ControlFrameLimiter bounds the control frames of a peer.
 """
 
 import math
@@ -19,23 +19,19 @@ from headrace.network.wire.keepalive import Liveness, LivenessAction
 
 FREE_FRAMES_PER_S: Final = 2_000
 FREE_FRAMES_BURST: Final = 2_048
-"""Frames that may come at once, as requests for all channels of a few large gates; as many earned ones may be saved."""
+"""Number of frames that may come at once, for example requests for all channels of a few large gates.
+
+As many earned frames may be saved up.
+"""
 EARNED_FRAMES_PER_S_MAX: Final = 18_000
-"""Whoever takes many rows may not send more for that either: this is what batches of one row each come to."""
+"""Most frames per second that sent rows can earn, whatever their number: the rate of batches with one row each."""
 BYTES_PER_EARNED_FRAME: Final = 64
-"""Bytes that earn a frame; no batch is smaller, so each earns the credit that answers it."""
+"""Number of sent bytes that earn a frame; no batch is smaller, so each earns the credit that answers it."""
 _PAID: Final = (Data, IngestData, PushData)
 
 
 class ControlFrameLimiter:
-    """Limits the frames that a peer may send at no cost to itself. Pure; times are monotonic nanoseconds.
-
-    All connections of a TaskManager share one network thread, and that thread shares the interpreter with its tasks. A
-    peer can send no more rows than it was granted credit for. Credits, requests and signs of life it could send without
-    end, and each takes some microseconds. Those of an honest peer answer rows, one way or the other, so they are earned
-    with rows; for the rest there is a low rate. Frames beyond it wait in the peer's own socket, until it blocks.
-    Source: token bucket (Turner 1986).
-    """
+    """Limits the control frames of a peer, which cost it nothing. Pure; times are monotonic nanoseconds."""
 
     __slots__ = ("_earned", "_left", "_since_ns")
 
@@ -45,12 +41,12 @@ class ControlFrameLimiter:
         self._since_ns = now_ns
 
     def sent(self, byte_count: int) -> None:
-        """Take note that so many bytes went to the peer."""
+        """Record that `byte_count` bytes were sent to the peer."""
         self._earned += byte_count / BYTES_PER_EARNED_FRAME
 
     def spend(self, frames: Sequence[Frame], now_ns: int) -> float:
-        """Take note of what came; return for how many ms nothing more is to be read, 0 where there is budget left."""
-        # By their exact types, without a step of Python for each: a peer that chatters sends thousands at once.
+        """Record received frames; return for how many ms to read nothing more, 0 if budget is left."""
+        # Count by exact types, without a Python step per frame: a hostile peer sends thousands at once.
         types = list(map(type, frames))
         paid_count = sum(map(types.count, _PAID))
         elapsed_s = (now_ns - self._since_ns) / 1e9
@@ -63,12 +59,12 @@ class ControlFrameLimiter:
 
 
 class ConnectionProtocol:
-    """Reads into `buffer()`, then `received(n)`; write what `take_output()` returns whenever it may have changed.
+    """One side of a connection: read into `buffer()`, call `received(n)`, and write what `take_output()` returns.
 
-    `expected_name` is who a dialler wants to speak with; an acceptor calls `on_claimed` with the name of a peer that
-    has yet to prove it. A NetworkError from `received` ends the connection: write
-    what `take_output()` still returns, close, and call `lost`. Once established, call `check_alive()` until it says
-    that there is no need. Where `read_pause_ms` is not 0 after `received`, read nothing for so long.
+    `expected_name` is the name that a dialler expects; an acceptor calls `on_claimed` with the unverified name of its
+    peer. A NetworkError from `received` ends the connection: write what `last_output()` returns, close, and call
+    `lost`. Once established, call `check_alive()` until it returns None. If `read_pause_ms` is not 0 after `received`,
+    read nothing for that long.
     """
 
     def __init__(
@@ -100,7 +96,7 @@ class ConnectionProtocol:
         self._liveness: Liveness | None = None
         self._budget: ControlFrameLimiter | None = None
         self.read_pause_ms = 0.0
-        """Time for which to read nothing after the last `received`, as the peer sends more than its share."""
+        """Time in ms for which to read nothing after the last `received`, because the peer exceeds its share."""
         self.session: Session | None = None
         opening = self._handshake.opening()
         if opening:
@@ -108,12 +104,12 @@ class ConnectionProtocol:
 
     @property
     def is_established(self) -> bool:
-        """Return whether the peer has proved itself."""
+        """Return whether the peer has authenticated itself."""
         return self.session is not None
 
     @property
     def is_spent(self) -> bool:
-        """Return whether nobody needs the connection any more, and this side is to close it."""
+        """Return whether the connection is no longer needed, so that this side must close it."""
         return self.session is not None and self.session.is_spent
 
     @property
@@ -121,13 +117,13 @@ class ConnectionProtocol:
         return self.session is not None and self.session.has_output_left
 
     def buffer(self) -> memoryview:
-        """Return where the next bytes go."""
+        """Return the memory for the next bytes."""
         if self._assembler is not None:
             return self._assembler.buffer()
         return memoryview(self._opening_buffer)
 
     def received(self, byte_count: int) -> bool:
-        """Take the bytes that were written to `buffer()`; return whether there may be something to send now."""
+        """Process the bytes that were written to `buffer()`; return whether there may be output to send now."""
         if self._assembler is None:
             self._open(bytes(self._opening_buffer[:byte_count]))
             return True
@@ -149,7 +145,7 @@ class ConnectionProtocol:
         return bool(frames)
 
     def take_output(self, budget_bytes: int) -> list[Body]:
-        """Return buffers to write; empty when nothing can be sent now."""
+        """Return buffers to write; empty if nothing can be sent now."""
         output, self._output = self._output, []
         if self.session is not None:
             output += self.session.take_output(budget_bytes)
@@ -162,9 +158,9 @@ class ConnectionProtocol:
         return output
 
     def check_alive(self) -> float | None:
-        """Return after how many milliseconds to call again, None for never; there may be something to send now.
+        """Return the ms until the next call, None for never; there may be output to send now.
 
-        ConnectionLostError where the peer is to be given up.
+        ConnectionLostError if the peer is considered dead.
         """
         liveness = self._liveness
         if liveness is None:
@@ -173,10 +169,12 @@ class ConnectionProtocol:
         timeout_s = self._host.keep_alive.timeout_ns / 1e9
         match liveness.check(now_ns):
             case LivenessAction.GIVE_UP_SILENT:
-                reason = f"nothing was heard of it for {timeout_s:g} s"
+                reason = f"it has sent nothing for {timeout_s:g} s"
                 raise ConnectionLostError(self._link.peer, reason)
             case LivenessAction.GIVE_UP_STUCK:
-                raise ConnectionLostError(self._link.peer, f"it read nothing for {timeout_s:g} s")
+                raise ConnectionLostError(
+                    self._link.peer, f"it has read nothing for {timeout_s:g} s"
+                )
             case LivenessAction.SEND:
                 self._output += encode(KeepAlive())
             case LivenessAction.NOTHING:
@@ -184,19 +182,19 @@ class ConnectionProtocol:
         return max(1.0, (liveness.due_ns - now_ns) / 1e6)
 
     def last_output(self) -> list[Body]:
-        """Return what is still to be said after an error."""
+        """Return the remaining output to send after an error."""
         output, self._output = self._output, []
         return output
 
     def farewell(self) -> list[Body]:
-        """Return what is said before leaving on purpose."""
+        """Return the output to send before closing on purpose."""
         return (
             [*self.last_output(), *encode(Close())] if self.is_established else self.last_output()
         )
 
     def lost(self, error: NetworkError) -> None:
-        """The connection has ended."""
-        # A body that had begun to come holds a segment.
+        """Handle the end of the connection."""
+        # A partly received body holds a segment.
         self._assembler = None
         session, self.session = self.session, None
         if session is not None:

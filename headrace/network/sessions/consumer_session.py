@@ -1,8 +1,8 @@
-"""ConsumerSession: the receiving half of a connection, the remote channels here that read from the peer.
+"""ConsumerSession: the receiving half of a connection, with the remote channels that read from the peer.
 
-Frames for a channel that was closed meanwhile are dropped: the peer has been told, and what it had sent before is of
-no use to anybody. What a channel cannot accept, a gap in its sequence or data without credit, ends that channel: it has
-its error, the producer is told to cancel it, and the others go on. What cannot be assigned to a channel that was
+Frames for a channel that was closed meanwhile are dropped: the peer has been told, and frames that it sent before are
+useless. A frame that a channel cannot accept (a gap in its sequence, data without credit) ends that channel: it gets
+the error, the producer is told to cancel it, and the others go on. A frame for a channel that was never
 requested ends the connection. Source: Flink CreditBasedPartitionRequestClientHandler.
 """
 
@@ -29,63 +29,63 @@ from headrace.network.wire.frames import (
 from headrace.network.wire.framing import PREFIX, Body, Frame, encode
 
 UNCLAIMED_BODY_BYTES_MAX: Final = 64 << 20
-"""The largest body that is taken for something else than an open channel, whose own bound is its credit."""
+"""Largest body in bytes accepted for anything but an open channel, whose own bound is its credit."""
 REFUSED_BYTES_MAX: Final = 32 << 20
-"""Bytes that may still come for a channel that refused data: far more than is on its way until the peer is told."""
+"""Bytes that may still come for a channel that refused data: far more than can be in flight until the peer is told."""
 
 
 class ChannelReceiver(Protocol):
     """Receives the frames of one open channel, on the transport's thread. A ProtocolError ends the channel."""
 
     def place_data(self, frame: Data, body_length: int) -> Segment | None:
-        """Refuse data that was not granted; return the segment for its body, None for memory of its own."""
+        """Return the segment for the body of a frame, or None to use ordinary memory. ProtocolError without credit."""
         ...
 
     def schema_received(self, frame: Schema) -> None:
-        """Take a schema."""
+        """Process a schema."""
         ...
 
     def data_received(self, frame: Data) -> None:
-        """Take a batch."""
+        """Process a batch."""
         ...
 
     def event_received(self, frame: Event) -> None:
-        """Take an event."""
+        """Process an event."""
         ...
 
     def backlog_received(self, frame: Backlog) -> None:
-        """Take note of a backlog."""
+        """Record the announced backlog."""
         ...
 
     def error_received(self, code: int, text: str) -> None:
-        """The producer's side of the channel ended with an error; the channel is closed."""
+        """Handle an error of the producer's side, which has closed the channel."""
         ...
 
     def lost(self, error: NetworkError) -> None:
-        """The channel is closed: its connection has ended, or what came on it could not be accepted."""
+        """Handle that the channel was closed, because its connection ended or a frame could not be accepted."""
         ...
 
 
 class ConsumerSession:
-    """Channels by number, and the control frames that wait for the wire. On the transport's thread."""
+    """Channels by number, and control frames that are still to be sent. Transport's thread."""
 
     def __init__(self, link: Link, *, has_checksums: bool = False) -> None:
         self._link = link
         self.has_checksums: Final = has_checksums
         self._channels: dict[int, ChannelReceiver] = {}
         self._next_channel = 0
-        # What may still come for channels of which something was refused, in bytes.
+        # Bytes that may still come for channels that refused a frame.
         self._refused: dict[int, int] = {}
         self._control: list[Body] = []
         self.dropped_frame_count = 0
 
     @property
     def channel_count(self) -> int:
-        """Open channels."""
+        """Number of open channels."""
         return len(self._channels)
 
     def open_channel(self, receiver: ChannelReceiver, **request: Any) -> int:
-        """Number a new channel and request its partition (fields of PartitionRequest)."""
+        """Assign a number to a new channel and request its partition (fields of PartitionRequest)."""
         channel = self._next_channel
         self._next_channel += 1
         self._channels[channel] = receiver
@@ -93,16 +93,16 @@ class ConsumerSession:
         return channel
 
     def close_channel(self, channel: int, *, tell_producer: bool) -> None:
-        """Forget a channel; no effect if it is closed."""
+        """Forget a channel and optionally cancel it at the producer; no effect if it is closed."""
         if self._channels.pop(channel, None) is not None and tell_producer:
             self._send(Cancel(channel))
 
     def add_credit(self, channel: int, credit_count: int) -> None:
-        """Grant credit. Like all that follows without effect where the channel is closed."""
+        """Grant credit; no effect if the channel is closed, as for the following methods."""
         self._send_for(AddCredit(channel, credit_count))
 
     def resume(self, channel: int) -> None:
-        """Have the producer go on after an event that blocked the channel."""
+        """Tell the producer to continue after an event that blocked the channel."""
         self._send_for(ResumeConsumption(channel))
 
     def acknowledge_all_data(self, channel: int) -> None:
@@ -110,7 +110,7 @@ class ConsumerSession:
         self._send_for(AckAllUserRecordsProcessed(channel))
 
     def request_in_flight_rows(self, channel: int, in_flight_rows: int) -> None:
-        """Say how many rows the channel should hold between the two tasks."""
+        """Announce how many rows the channel should hold between the two tasks."""
         self._send_for(NewBufferSize(channel, in_flight_rows))
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
@@ -126,12 +126,13 @@ class ConsumerSession:
         is_small = isinstance(frame, Error | Event)
         if body_length > (TEXT_BYTES_MAX if is_small else UNCLAIMED_BODY_BYTES_MAX):
             raise ProtocolError(
-                self._link.peer, f"a {cls.__name__} frame with a body of {body_length} bytes"
+                self._link.peer,
+                f"a {cls.__name__} frame has a body of {body_length} bytes, which is too large",
             )
         return None
 
     def frame_received(self, frame: Data | Event | Schema | Backlog | Error) -> None:
-        """Give a frame to its channel."""
+        """Pass a frame to its channel."""
         receiver = self._channels.get(frame.channel)
         if receiver is None:
             self._drop(frame)
@@ -154,18 +155,18 @@ class ConsumerSession:
             self._refuse(frame.channel, receiver, error)
 
     def take_output(self) -> list[Body]:
-        """Return the control frames that wait."""
+        """Return the control frames to send."""
         output, self._control = self._control, []
         return output
 
     def close(self, error: NetworkError) -> None:
-        """The connection has ended."""
+        """Tell all channels that the connection has ended."""
         receivers, self._channels = list(self._channels.values()), {}
         for receiver in receivers:
             receiver.lost(error)
 
     def _refuse(self, channel: int, receiver: ChannelReceiver, error: ProtocolError) -> None:
-        """End one channel because of what came on it; what its peer sent before it knows is dropped."""
+        """Close one channel because of an invalid frame; frames that its peer sends until it knows are dropped."""
         self.close_channel(channel, tell_producer=True)
         self._refused[channel] = REFUSED_BYTES_MAX
         receiver.lost(error)
@@ -178,14 +179,12 @@ class ConsumerSession:
             left -= PREFIX.size + (0 if isinstance(frame, Backlog) else len(frame.body))
             self._refused[frame.channel] = left
             if left < 0:
-                what = (
-                    f"it goes on with channel {frame.channel}, of which it was told to send no more"
-                )
+                what = f"it still sends data for channel {frame.channel} after it was told to stop"
                 raise ProtocolError(self._link.peer, what)
 
     def _refuse_unless_closed(self, frame: Data | Event | Schema | Backlog | Error) -> None:
         if frame.channel >= self._next_channel:
-            what = f"a {type(frame).__name__} frame for channel {frame.channel}, never requested"
+            what = f"a {type(frame).__name__} frame names channel {frame.channel}, which was never requested"
             raise ProtocolError(self._link.peer, what)
 
     def _send_for(self, message: ChannelMessage) -> None:

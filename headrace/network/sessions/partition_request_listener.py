@@ -1,4 +1,4 @@
-"""PartitionRequestListener: a partition that was requested before it was registered is waited for.
+"""PartitionRequestListener: waits for a partition that was requested before it was registered.
 
 Source: Flink PartitionRequestListener.
 """
@@ -12,10 +12,10 @@ from headrace.network.sessions.transport import Transport
 
 
 class PartitionRequestListener:
-    """Waits until the partition is registered or the time is over, whichever is first, or until it is dropped.
+    """Waits until the partition is registered, the time-out passes, or `drop` is called, whichever is first.
 
-    `on_registered` and `on_timeout` are called on the transport's thread, on which all else runs too; the former also
-    behind a `drop` that came while the call was on its way.
+    `on_registered` and `on_timeout` are called on the transport's thread, on which everything else runs too;
+    `on_registered` may still be called after `drop` if the call was already posted.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class PartitionRequestListener:
     ) -> None:
         self._partition_id: Final = partition_id
         self._partitions: Final = partitions
-        # One object for both calls: a watcher is known by its identity.
+        # One object for both calls: a watcher is identified by its identity.
         self._registered: Final = lambda: transport.post(on_registered)
         self._timer: Final = transport.call_later(timeout_ms, on_timeout)
         partitions.watch(partition_id, self._registered)
 
     def drop(self) -> None:
-        """Wait no more. Idempotent."""
+        """Stop waiting. Idempotent."""
         self._timer.cancel()
         self._partitions.unwatch(self._partition_id, self._registered)

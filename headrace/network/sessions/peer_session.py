@@ -1,6 +1,6 @@
 """PeerSession: both halves of one connection between two TaskManagers, fed with frames.
 
-A connection is used in both directions, whoever dialled. Nothing here knows of sockets: the same session runs over
+A connection is used in both directions, whoever dialled. The session does not use sockets itself: it runs over
 TCP, Unix sockets and the simulation.
 """
 
@@ -34,41 +34,41 @@ from headrace.network.wire.framing import Body, Frame, encode
 
 
 class Session(Protocol):
-    """Session on an established connection; all calls on the transport's thread."""
+    """Session on an established connection. All calls are made on the transport's thread."""
 
     is_kept_alive: bool
-    """True if both sides send signs of life, and are given up without them."""
+    """True if both sides send keepalives, and close the connection without them."""
 
     @property
     def is_spent(self) -> bool:
-        """Return whether nobody needs the connection any more, and this side is to close it."""
+        """Return whether the connection is no longer needed, so that this side must close it."""
         ...
 
     @property
     def has_output_left(self) -> bool:
-        """Return whether the budget of the last `take_output` ended before what could be sent.
+        """Return whether the last `take_output` stopped at its budget although more output can be sent.
 
-        For whatever comes later the link is woken.
+        Later output wakes the link.
         """
         ...
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None: ...
 
     def frame_received(self, frame: Frame) -> None:
-        """Take a frame; a NetworkError ends the connection."""
+        """Process a frame; a NetworkError ends the connection."""
         ...
 
     def take_output(self, budget_bytes: int) -> list[Body]:
-        """Return buffers to write; empty when nothing can be sent now."""
+        """Return buffers to write; empty if nothing can be sent now."""
         ...
 
     def lost(self, error: NetworkError) -> None:
-        """The connection has ended. Called once, also for an end that this side wanted."""
+        """Handle the end of the connection. Called once, also if this side closed it."""
         ...
 
 
 class PeerSession:
-    """Speaks for both roles of a TaskManager, producer and consumer, on one connection to a peer."""
+    """Serves both roles of a TaskManager, producer and consumer, on one connection to a peer."""
 
     is_kept_alive = True
 
@@ -93,10 +93,10 @@ class PeerSession:
         return self.producer.has_output_left
 
     def retire(self, role: Role) -> None:
-        """Another connection with the peer is used from now on: this side opens no more channels on this one.
+        """Open no more channels on this connection, because a better one with the peer exists.
 
-        The dialler says so with a Close frame. The other side had known the better connection before it, so that on
-        either side no request can be on its way any more when that one closes, with the last channel.
+        The dialler announces this with a Close frame. The other side knew the better connection before, so that no
+        request can be in flight on either side when this connection closes with its last channel.
         """
         self._is_retired = True
         if role is Role.DIALLER:
@@ -107,7 +107,7 @@ class PeerSession:
         match frame:
             case Error() if frame.channel == NO_CHANNEL:
                 text = bytes(frame.body).decode(errors="replace")
-                raise ConnectionLostError(self._link.peer, f"it refused to go on: {text}")
+                raise ConnectionLostError(self._link.peer, f"it ended the connection: {text}")
             case Data() | Event() | Schema() | Backlog() | Error():
                 self.consumer.frame_received(frame)
             case AddCredit() | Cancel() | ResumeConsumption():
@@ -117,7 +117,7 @@ class PeerSession:
             case PartitionRequest():
                 self.producer.partition_requested(frame)
             case KeepAlive():
-                pass  # That it came is all it says.
+                pass  # The frame only shows that the peer is alive.
             case Close() if self._is_retired:
                 self._has_peer_retired = True
             case Close():
@@ -125,12 +125,12 @@ class PeerSession:
             case _:
                 raise ProtocolError(
                     self._link.peer,
-                    f"a {type(frame).__name__} frame on a connection between task managers",
+                    f"a {type(frame).__name__} frame is not allowed between task managers",
                 )
 
     def take_output(self, budget_bytes: int) -> list[Body]:
         output = self.consumer.take_output()
-        # Behind the requests that were made before.
+        # After the requests that were made before.
         output += self._words
         self._words = []
         output += self.producer.take_output(budget_bytes)
@@ -142,6 +142,6 @@ class PeerSession:
 
 
 def last_words(error: NetworkError) -> list[Body]:
-    """Return what is sent to a peer whose bytes cannot be accepted, before closing."""
+    """Return the Error frame to send before closing a connection whose bytes cannot be accepted."""
     text = str(error).encode()[:TEXT_BYTES_MAX]
     return encode(Error(NO_CHANNEL, ErrorCode.PROTOCOL, text))

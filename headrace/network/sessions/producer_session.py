@@ -1,9 +1,9 @@
 """ProducerSession: the sending half of a connection, with one reader for each channel that the peer consumes here.
 
-Readers that have data and credit take turns; a turn is worth QUANTUM_BYTES (deficit round robin), so that a channel
-with small batches gets the same share as one with large ones. The last frame of a turn may go beyond it: that debt is
-paid by the next turns, which the reader skips if it is larger than they are worth. So a reader whose largest frame has
-`L` bytes waits for at most ceil(L / quantum) turns of each other. Control frames go first.
+Readers that have data and credit take turns of QUANTUM_BYTES each (deficit round robin), so that a channel
+with small batches gets the same share as one with large ones. The last frame of a turn may exceed it: that debt is
+deducted from the next turns, which the reader skips while the debt is larger. So a reader whose largest frame has
+`L` bytes waits for at most ceil(L / quantum) turns of each other reader. Control frames go first.
 Source: Flink PartitionRequestQueue; Shreedhar and Varghese 1995.
 """
 
@@ -42,11 +42,11 @@ from headrace.network.wire.framing import PREFIX, Body, encode
 
 QUANTUM_BYTES: Final = 256 * 1024
 FRAME_BYTES: Final = PREFIX.size + Data.LAYOUT.size
-"""Bytes of a frame without its body: a channel of tiny batches, or of events, pays for its turns too."""
+"""Bytes of a frame without its body, which count as well: tiny batches and events use up a turn too."""
 
 
 class ProducerSession:
-    """Readers of one peer. Everything runs on the transport's thread, except the notifications of views."""
+    """Serves the channels of one peer. Everything runs on the transport's thread, except the notifications of views."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ProducerSession:
 
     @property
     def reader_count(self) -> int:
-        """Channels that are served, or wait for their partition."""
+        """Number of channels that are served or wait for their partition."""
         return len(self._readers)
 
     @property
@@ -80,17 +80,17 @@ class ProducerSession:
         return bool(self._ready)
 
     def account_of(self, channel: int) -> SenderAccount | None:
-        """Return the account of a channel that is served here, for observers."""
+        """Return the credit account of a channel that is served here, for observers; None if there is none."""
         reader = self._readers.get(channel)
         return None if reader is None else reader.account
 
     def partition_requested(self, request: PartitionRequest) -> None:
-        """Attach a reader; one that comes before its partition waits for a while."""
+        """Attach a reader for the requested subpartition; wait for a while if the partition is not registered yet."""
         if request.channel <= self._last_channel:
             raise ProtocolError(self._link.peer, f"channel {request.channel} was requested twice")
         self._last_channel = request.channel
         if request.segment_size < 1 or request.initial_credit < 1:
-            raise ProtocolError(self._link.peer, f"an impossible request: {request}")
+            raise ProtocolError(self._link.peer, f"the request is invalid: {request}")
         reader = SequenceNumberingViewReader(
             request, self._link.peer, has_checksums=self._has_checksums
         )
@@ -99,7 +99,7 @@ class ProducerSession:
             self._await_partition(reader)
 
     def channel_message_received(self, frame: ChannelMessage) -> None:
-        """Take what the consumer says of one of its channels; of one that has ended meanwhile it means nothing."""
+        """Process a consumer's message for one of its channels; ignored if the channel has ended meanwhile."""
         reader = self._readers.get(frame.channel)
         if reader is None:
             return
@@ -119,7 +119,7 @@ class ProducerSession:
                 reader.release()
 
     def take_output(self, budget_bytes: int) -> list[Body]:
-        """Return buffers to write, about `budget_bytes` of data; empty when nothing can be sent now."""
+        """Return buffers to write, with about `budget_bytes` of data; empty if nothing can be sent now."""
         output, self._control = self._control, []
         while self._notified:
             reader = self._notified.popleft()
@@ -131,20 +131,20 @@ class ProducerSession:
             reader.is_queued = False
             budget_bytes -= self._serve(reader, output, leases)
         for pool, released in leases.items():
-            # The bytes are on their way now; the transport bounds how many of them wait in it.
+            # The bytes are passed on now; the transport bounds its own queue.
             pool.release(released)
         output += self._control
         self._control = []
         return output
 
     def close(self) -> None:
-        """The connection has ended: its consumers are gone."""
+        """Release all readers because the connection has ended."""
         readers, self._readers = list(self._readers.values()), {}
         for reader in readers:
             reader.release()
 
     def _attach(self, reader: SequenceNumberingViewReader) -> bool:
-        """Connect a reader with its subpartition; False where there is none yet."""
+        """Connect a reader with its subpartition; return False if it does not exist yet."""
         request = reader.request
 
         def data_available() -> None:
@@ -202,7 +202,7 @@ class ProducerSession:
         output: list[Body],
         leases: dict[LocalBufferPool, list[SegmentLease]],
     ) -> int:
-        """Send what one turn is worth; return how many bytes that was."""
+        """Send the frames of one turn; return their number of bytes."""
         if reader.view is None:
             return 0
         sent = 0
@@ -241,12 +241,12 @@ class ProducerSession:
     def _send_priority_events(
         self, reader: SequenceNumberingViewReader, output: list[Body]
     ) -> None:
-        """Send what is not to wait for the turns of others, nor for credit of its own channel."""
+        """Send events with priority, which wait neither for a turn nor for credit."""
         while reader.view is not None and reader.view.has_priority_event:
             try:
                 element = reader.poll()
             except NetworkError:
-                return  # Its turn will find the same.
+                return  # The reader's turn raises the same error.
             assert isinstance(element, QueuedEvent)
             reader.write_event(element, output)
 

@@ -3,8 +3,8 @@ r"""SequenceNumberingViewReader: one channel of a consumer, read from its subpar
     WAITING for the partition --attach--> READING --EndOfPartition, Cancel or an error: release--> RELEASED
       \--time-out: release--> RELEASED
 
-It makes frames of what the view of the subpartition hands out, spends the credit that the consumer granted, and does
-what the consumer says of the channel. Its session gives it turns. The transport's thread.
+It makes frames of the elements that the subpartition's view returns, spends the credit that the consumer granted, and
+carries out the consumer's requests for the channel. Its session gives it turns. Transport's thread.
 Source: Flink CreditBasedSequenceNumberingViewReader.
 """
 
@@ -36,7 +36,7 @@ from headrace.network.wire.framing import Body, encode
 
 
 class SequenceNumberingViewReader:
-    """Reader of the channel that `request` opened on the connection with `peer`."""
+    """Serves the channel that `request` opened on the connection with `peer`."""
 
     __slots__ = (
         "_announcer",
@@ -59,43 +59,46 @@ class SequenceNumberingViewReader:
         self.account: Final = SenderAccount(request.initial_credit)
         self.view: ResultSubpartitionView | None = None
         self.listener: PartitionRequestListener | None = None
-        """Waits for the partition, as long as it is not there."""
+        """Waits for the partition while it is not registered yet; None otherwise."""
         self.is_queued = False
-        """True if it waits for a turn."""
+        """True if the reader waits for a turn."""
         self.deficit = 0
-        """Bytes that it may send in its present turn; below 0 a debt."""
+        """Bytes that the reader may still send in its current turn; negative for a debt."""
         self._peer = peer
         self._has_checksums = has_checksums
         self._announcer: Final = SchemaAnnouncer()
         self._sequence = request.first_sequence
-        # As the consumer knows it: such an event was sent, and no resume has come.
+        # From the consumer's view: an event that blocks was sent, and no resume has arrived.
         self._is_blocked = False
         self._awaits_acknowledgement = False
-        # What the consumer wished for last, also before there was a view to tell.
+        # Rows in flight that the consumer asked for last, perhaps before the view existed.
         self._in_flight_rows: int | None = None
 
     def attach(self, view: ResultSubpartitionView) -> None:
-        """Begin to read: the partition is there."""
+        """Start reading from a view, because the partition is registered now."""
         self.view = view
         if self._in_flight_rows is not None:
             view.notify_in_flight_rows(self._in_flight_rows)
 
     def add_credit(self, credit_count: int) -> None:
-        """The consumer grants credit. Like the following three: ProtocolError where the consumer may not say so."""
+        """Add credit that the consumer granted.
+
+        ProtocolError if a consumer may not send this, as in the following methods.
+        """
         self._require(credit_count > 0, "grants no credit")
         credit, most = self.account.credit + credit_count, self.request.credit_max
         self._require(credit <= most, f"grants {credit} credits and can hold {most}")
         self.account.grant(credit_count)
 
     def resume(self) -> None:
-        """The consumer wants to go on after an event that blocked the channel."""
+        """Continue after an event that blocked the channel, as the consumer requests."""
         self._require(self._is_blocked, "is resumed without being blocked")
         assert self.view is not None
         self._is_blocked = False
         self.view.resume()
 
     def acknowledge_all_data(self) -> None:
-        """The consumer has processed all rows before EndOfData."""
+        """Record that the consumer has processed all rows before EndOfData."""
         is_due = self._awaits_acknowledgement
         self._require(is_due, "acknowledges an end of data that it was not sent")
         assert self.view is not None
@@ -103,16 +106,16 @@ class SequenceNumberingViewReader:
         self.view.acknowledge_all_data()
 
     def notify_in_flight_rows(self, in_flight_rows: int) -> None:
-        """The consumer wants so many rows between the two tasks."""
+        """Set the rows that the consumer wants in flight between the two tasks."""
         self._require(in_flight_rows > 0, "asks for no rows in flight")
         self._in_flight_rows = in_flight_rows
         if self.view is not None:
             self.view.notify_in_flight_rows(in_flight_rows)
 
     def poll(self) -> Element | Stalled | None:
-        """Return the next element of the view, Stalled where it lacks credit. Raises the producer's failure.
+        """Return the next element of the view, or Stalled if it lacks credit. Raises the producer's failure.
 
-        RecordTooLargeError where no amount of waiting brings enough credit.
+        RecordTooLargeError if the batch costs more than the consumer's maximum credit.
         """
         assert self.view is not None
         element = self.view.poll(self.account.credit)
@@ -121,7 +124,7 @@ class SequenceNumberingViewReader:
         return element
 
     def write_data(self, element: DataElement, output: list[Body]) -> None:
-        """Append the frames of a batch to `output`: the schema where it has changed, then the data."""
+        """Append the frames of a batch to `output`: the schema if it has changed, then the data."""
         assert self.view is not None
         channel, sealed = self.request.channel, element.sealed
         fingerprint = 0
@@ -164,18 +167,18 @@ class SequenceNumberingViewReader:
         self._awaits_acknowledgement |= isinstance(element.event, EndOfData)
 
     def write_backlog(self, stalled: Stalled, output: list[Body]) -> None:
-        """Append to `output` how much waits for credit, unless the consumer knows it."""
+        """Append a Backlog frame for batches that wait for credit to `output`, unless the consumer knows of them."""
         if self.account.must_announce(stalled.cost, stalled.backlog):
             output += encode(Backlog(self.request.channel, stalled.backlog))
 
     def stop_waiting(self) -> None:
-        """Wait no more for the partition. Idempotent."""
+        """Stop waiting for the partition. Idempotent."""
         listener, self.listener = self.listener, None
         if listener is not None:
             listener.drop()
 
     def release(self) -> None:
-        """Release the subpartition, or give up the wait for it. Idempotent."""
+        """Release the subpartition, or stop waiting for it. Idempotent."""
         self.stop_waiting()
         view, self.view = self.view, None
         if view is not None:

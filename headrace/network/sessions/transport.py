@@ -1,6 +1,6 @@
 """Interfaces between the exchange and its transport, implemented by sockets and by the simulation.
 
-All state of sessions, credits and remote channels belongs to the transport's thread; `post` is the way in.
+All state of sessions, credits and remote channels belongs to the transport's thread; other threads use `post`.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Link(Protocol):
-    """One connection, as its session sees it."""
+    """Connection as seen by its session."""
 
     @property
     def peer(self) -> str:
@@ -24,12 +24,12 @@ class Link(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have the session's output taken soon. Any thread."""
+        """Request that the session's output be sent soon. Any thread."""
         ...
 
 
 class TransportHost(Protocol):
-    """The ShuffleEnvironment as its transport sees it."""
+    """ShuffleEnvironment as seen by its transport."""
 
     @property
     def name(self) -> str:
@@ -38,31 +38,31 @@ class TransportHost(Protocol):
 
     @property
     def secret(self) -> bytes:
-        """The cluster's secret."""
+        """Secret shared by the processes of the cluster."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """Clock of the signs of life."""
+        """Clock for keepalives."""
         ...
 
     @property
     def keep_alive(self) -> KeepAlivePolicy:
-        """Interval of keep-alive signs, and timeout after which a connection is given up."""
+        """Interval of keepalives, and time-out after which a connection is closed."""
         ...
 
     @property
     def random(self) -> SeededRandom:
-        """Source of challenges and names; only the transport's thread draws from it."""
+        """Random source of challenges and names; used only on the transport's thread."""
         ...
 
     @property
     def features(self) -> int:
-        """Bit set of Feature: what this side is ready for."""
+        """Bit set of the Feature values that this side supports."""
         ...
 
     def open_session(self, link: Link, peer_name: str, features: int) -> "Session":
-        """A peer has proved itself: return who speaks with it; `features` are what both sides are ready for."""
+        """Return the session for an authenticated peer; `features` are those that both sides support."""
         ...
 
 
@@ -70,7 +70,7 @@ class Transport(Protocol):
     """Moves frames between TaskManagers."""
 
     def start(self, host: TransportHost) -> TaskManagerLocation:
-        """Begin to accept; return where peers find this side. PortInUseError."""
+        """Start to accept connections; return the location of this side. PortInUseError if the port cannot be bound."""
         ...
 
     def post(self, callback: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class Transport(Protocol):
         on_ready: Callable[["PeerSession"], None],
         on_error: Callable[[str], None],
     ) -> None:
-        """Find or make the connection with a TaskManager. The transport's thread only."""
+        """Find or make a connection with a TaskManager. The transport's thread only."""
         ...
 
     def close(self) -> None:

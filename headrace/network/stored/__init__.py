@@ -1,1 +1,1 @@
-"""Results in files: bounded blocking, sort-merge and hybrid partitions, with reading and writing beside the task."""
+"""Results in files: bounded blocking, sort-merge and hybrid partitions, read and written concurrently with the task."""

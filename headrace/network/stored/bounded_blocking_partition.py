@@ -1,7 +1,7 @@
-"""BoundedBlockingPartition: batches go to one file as they come, and are read once the task has finished.
+"""BoundedBlockingPartition: stores batches in one file in order of arrival, for reading after the task has finished.
 
-The simple kind, for partitions of few consumers: where one consumer's batches lie among those of few others, sorting
-them would gain little. From `taskmanager.network.sort-shuffle.min-parallelism` subpartitions on, sort-merge is used.
+The simple kind, for partitions with few consumers: if a consumer's batches lie among those of few others, sorting
+them gains little. From `taskmanager.network.sort-shuffle.min-parallelism` subpartitions on, sort-merge is used.
 A broadcast batch is stored once. The task assigns the offset of each element; the I/O pool computes the checksums and
 writes, while the task goes on (see chunk_writer.py).
 Source: Flink BoundedBlockingResultPartition (which has a file per subpartition, and whose task writes itself).
@@ -31,16 +31,19 @@ from headrace.network.stored.stored_partition import (
     PartitionStorage,
     StoredPartition,
 )
-from headrace.network.stored.stored_view import Stretch
+from headrace.network.stored.stored_view import CoalescedRead
 
 CHUNK_BYTES: Final = 1 << 20
-"""Bytes that are handed to the I/O pool in one go."""
+"""Number of bytes handed to the I/O pool at once."""
 BEHIND_BYTES: Final = 4 << 20
-"""Bytes that may be on their way to the disk besides; the task waits rather than having more."""
+"""Number of further bytes that may wait for the disk; beyond it the task waits."""
 
 
 class BoundedBlockingPartition(StoredPartition):
-    """Stores batches in one file as they come. It holds its pool, a chunk and the pending writes, whatever its size."""
+    """Stores batches in one file in order of arrival.
+
+    Its memory is bounded: its pool, a chunk and the pending writes.
+    """
 
     def __init__(
         self,
@@ -62,11 +65,11 @@ class BoundedBlockingPartition(StoredPartition):
         )
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Store a batch. StorageError, as on a full disk, of this or an earlier batch."""
+        """Store a batch. StorageError, for example on a full disk, of this or an earlier batch."""
         self._store(self._indexes[index : index + 1], sealed, lease)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Store a batch once, for all subpartitions. StorageError."""
+        """Store a batch once for all subpartitions. StorageError as in `emit`."""
         self._store(self._indexes, sealed, lease)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
@@ -84,14 +87,14 @@ class BoundedBlockingPartition(StoredPartition):
 
     def _append(self, indexes: Sequence[ElementIndex], element: PreparedElement) -> None:
         if self.is_released:
-            return  # Withdrawn under the task, which is being cancelled.
+            return  # The partition was released while the task runs, which is being cancelled.
         position, size = self._chunks.position, element.size_bytes
         for index in indexes:
             index.append(position, size)
         self._chunks.add(element)
 
     def _complete(self) -> None:
-        """Consumers read as soon as it is finished: all of it is in the file before. StorageError."""
+        """Write everything to the file, before consumers may read. StorageError if that fails."""
         if self.is_released:
             return
         self._chunks.flush()
@@ -107,7 +110,7 @@ class BoundedBlockingPartition(StoredPartition):
 
 
 class _Cursor:
-    """Goes through the elements of one subpartition. Implements SubpartitionCursor."""
+    """Iterates over the elements of one subpartition. Implements SubpartitionCursor."""
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class _Cursor:
 
     @property
     def next_offset(self) -> int | None:
-        """File offset of the next element; None before the partition is finished."""
+        """File offset of the next element; None before the partition is finished or at its end."""
         if not self._partition.is_finished or self._position == len(self._index):
             return None
         return self._index.offset_of(self._position)
@@ -133,8 +136,10 @@ class _Cursor:
         """Return 0: elements of several consumers are mixed, and each consumer has its own read."""
         return 0
 
-    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
-        """Return about `limit_bytes` of elements. CorruptFileError."""
+    def read(
+        self, limit_bytes: int, stretch: CoalescedRead | None = None
+    ) -> Sequence[UndecodedElement]:
+        """Return about `limit_bytes` of elements. CorruptFileError if the file was damaged."""
         count, size = self._index.run_from(self._position, limit_bytes)
         data = self._file.read(self._index.offset_of(self._position), size)
         elements = split_run(data, count, self._schemas, str(self._file.path))

@@ -1,7 +1,7 @@
-"""ChunkWriter and RegionWriter: elements of stored partitions, written on the I/O pool while their task goes on.
+"""ChunkWriter and RegionWriter: write elements of stored partitions on the I/O pool while their task goes on.
 
-A ChunkWriter gathers the elements of one file and has them written a chunk at a time, by a WriteBehind; a RegionWriter
-does so for the regions of a sort-merge partition. Source: Flink PartitionedFileWriter.
+A ChunkWriter gathers the elements of one file and writes them in chunks with a AsyncFileWriter; a RegionWriter
+does this for the regions of a sort-merge partition. Source: Flink PartitionedFileWriter.
 """
 
 import threading
@@ -20,20 +20,22 @@ from headrace.network.stored.io_pool import IoExecutor, SerialJobs
 from headrace.network.stored.partitioned_file import Extent, PartitionedFile, PartitionedFileWriter
 
 MESSAGE_BYTES: Final = 512 << 10
-"""The most that is stored as one batch; consumers with smaller segments cut it again. Half as much costs a fifth more
-of a processor to read."""
+"""Most bytes stored as one batch; consumers with smaller segments cut it again.
+
+Half as much would take a fifth more processor time to read.
+"""
 JOINED_BYTES: Final = 448 << 10
-"""Smaller parts are copied together up to this."""
+"""Smaller parts are joined by copying up to this many bytes."""
 WRITE_BYTES: Final = 4 << 20
-"""Bytes that are handed to the operating system in one go."""
+"""Number of bytes handed to the operating system at once."""
 
 
-class WriteBehind:
-    """Writes chunks of one file on the I/O pool, in order, while their task goes on. By the task's thread.
+class AsyncFileWriter:
+    """Writes chunks of one file in order on the I/O pool, while their task goes on. Used by the task's thread.
 
-    The task is stopped only where more than a limit would be on its way. An error of the disk reaches it with its next
-    call, and nothing is written after that. Where the pool is not concurrent, as in a simulation or on the pool itself,
-    every chunk is written at once. Source: Flink PartitionedFileWriter, whose writes the task does itself.
+    The task waits only while more than a limit is pending. A disk error is raised by its next call, and nothing is
+    written after it. If the pool is not concurrent, as in a simulation or on the pool itself, every chunk is written at
+    once. Source: Flink PartitionedFileWriter, whose writes the task does itself.
     """
 
     def __init__(self, io: IoExecutor, limit_bytes: int) -> None:
@@ -46,11 +48,11 @@ class WriteBehind:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that are on their way. Any thread; a moment's reading."""
+        """Number of bytes still to be written. Any thread; a snapshot."""
         return self._pending_bytes
 
     def await_room(self, size_bytes: int) -> None:
-        """Wait until so many bytes more keep to the limit, or nothing is on its way. What an earlier write raised."""
+        """Wait until `size_bytes` more fit the limit, or nothing is pending. Raises the error of an earlier write."""
         with self._condition:
             self._condition.wait_for(
                 lambda: (
@@ -62,7 +64,10 @@ class WriteBehind:
             self._raise_error()
 
     def submit(self, size_bytes: int, write: Callable[[], None]) -> None:
-        """Have a chunk written behind those before it. Does not wait. What this or an earlier write raised."""
+        """Queue a chunk for writing after those before it, without waiting.
+
+        Raises the error of this or an earlier write.
+        """
         with self._condition:
             self._raise_error()
             self._pending_bytes += size_bytes
@@ -74,7 +79,7 @@ class WriteBehind:
             self._raise_error()
 
     def drain(self) -> None:
-        """Wait until everything was written. What a write raised."""
+        """Wait until everything was written. Raises the error of a failed write."""
         with self._condition:
             self._condition.wait_for(lambda: not self._pending_bytes)
             self._raise_error()
@@ -86,7 +91,7 @@ class WriteBehind:
                 write()
         except Exception as raised:
             error = raised
-        # What the chunk holds is free before the task may go on.
+        # Free the chunk's memory before the task may go on.
         del write
         with self._condition:
             self._error = self._error or error
@@ -102,24 +107,24 @@ class ChunkedFile(Protocol):
     """Destination of chunks: one file, or several that are created and deleted together."""
 
     def retain(self) -> bool:
-        """Become one more user; False if it is gone."""
+        """Add one user of the file; return False if it is already deleted."""
         ...
 
     def append(self, pieces: Sequence[Any]) -> int:
-        """Write at the end; return where that is. StorageError."""
+        """Write at the end; return the offset of the data. StorageError if that fails."""
         ...
 
     def let_go(self) -> None:
-        """One user is done; the last one has it deleted."""
+        """Remove one user; the last one has the file deleted."""
         ...
 
 
 class ChunkWriter:
-    """Gathers elements of one file and hands them to the I/O pool a chunk at a time.
+    """Gathers elements of one file and hands them to the I/O pool in chunks.
 
-    By the task's thread, which keeps the file retained meanwhile. The place of an element is known when it is added, so
-    that the task goes on while chunks before it are given their checksums and written. At most `limit_bytes` are on
-    their way to the disk, one chunk excepted that is larger by itself.
+    Used by the task's thread, which retains the file meanwhile. The offset of an element is known when it is added, so
+    that the task goes on while earlier chunks get their checksums and are written. At most `limit_bytes` are
+    pending, except for one chunk that is larger by itself.
     """
 
     def __init__(
@@ -131,10 +136,10 @@ class ChunkWriter:
         limit_bytes: int,
         seal: FileSeal | None = None,
     ) -> None:
-        """`chunk_bytes`: what is handed to the I/O pool in one go; a chunk ends with the element that reaches it."""
+        """Set `chunk_bytes`, the size at which a chunk ends and is handed to the I/O pool."""
         self._file: Final = file
         self._seal: Final = seal
-        self._behind: Final = WriteBehind(io, limit_bytes)
+        self._behind: Final = AsyncFileWriter(io, limit_bytes)
         self._chunk_bytes: Final = chunk_bytes
         self._chunk: list[PreparedElement] = []
         self._gathered_bytes = 0
@@ -143,15 +148,18 @@ class ChunkWriter:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that are on their way. Any thread; a moment's reading."""
+        """Number of bytes still to be written. Any thread; a snapshot."""
         return self._behind.pending_bytes
 
     def await_room(self, size_bytes: int) -> None:
-        """Wait until about so many bytes may be written besides what is on its way. StorageError."""
+        """Wait until about `size_bytes` may be written in addition to pending bytes.
+
+        StorageError if an earlier write failed.
+        """
         self._behind.await_room(size_bytes)
 
     def add(self, element: PreparedElement) -> None:
-        """Add one element. StorageError, of this or an earlier chunk."""
+        """Add one element. StorageError of this or an earlier chunk."""
         size = element.size_bytes
         self._chunk.append(element)
         self._gathered_bytes += size
@@ -160,24 +168,24 @@ class ChunkWriter:
             self.flush()
 
     def flush(self) -> None:
-        """End the chunk here. StorageError, of this or an earlier one."""
+        """End the current chunk. StorageError of this or an earlier chunk."""
         chunk, self._chunk = self._chunk, []
         size, self._gathered_bytes = self._gathered_bytes, 0
         if chunk:
-            # Also for chunks of one batch each, of which there may be many.
+            # Needed also for chunks of a single batch, of which there may be many.
             self._behind.await_room(size)
             place = self.position - size
             self._behind.submit(size, partial(_write_chunk, self._file, chunk, self._seal, place))
 
     def drain(self) -> None:
-        """Wait until all that was flushed is written. StorageError."""
+        """Wait until all flushed chunks are written. StorageError if a write failed."""
         self._behind.drain()
 
 
 def _write_chunk(
     file: ChunkedFile, chunk: Sequence[PreparedElement], seal: FileSeal | None, place: int
 ) -> None:
-    """Write a chunk, on the I/O pool; nothing where the partition was withdrawn under its task."""
+    """Write a chunk on the I/O pool, or nothing if the partition was released while its task runs."""
     if not file.retain():
         return
     try:
@@ -193,8 +201,8 @@ def _write_chunk(
 class RegionWriter:
     """Encodes the regions of one sort-merge partition and hands them to the I/O pool.
 
-    By the task's thread, which keeps the files retained meanwhile and goes on with the next region while chunks of this
-    one are written. At most `limit_bytes` are on their way to the disk, one chunk excepted that is larger by itself.
+    Used by the task's thread, which retains the files meanwhile and goes on with the next region while chunks of this
+    one are written. At most `limit_bytes` are pending, except for one chunk that is larger by itself.
     """
 
     def __init__(
@@ -222,31 +230,36 @@ class RegionWriter:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that are on their way. Any thread; a moment's reading."""
+        """Number of bytes still to be written. Any thread; a snapshot."""
         return self._chunks.pending_bytes
 
     def await_room(self, size_bytes: int) -> None:
-        """Wait until a region of about this size may be written besides what is on its way. StorageError."""
+        """Wait until a region of about this size may be written in addition to pending ones.
+
+        StorageError of an earlier write.
+        """
         self._chunks.await_room(size_bytes)
 
     def write(self, sealed: SealedBatch) -> None:
-        """Add a batch, in messages of a handy size. StorageError, of this or an earlier chunk."""
+        """Add a batch, cut into messages of limited size. StorageError of this or an earlier chunk."""
         for piece in sealed.cut(MESSAGE_BYTES):
             piece.write(self._batch_writer)
             body = piece.body()
             self.add(prepare_batch(piece, body, self._writer.schemas, self._compressor))
 
     def add(self, element: PreparedElement) -> None:
-        """Add one element. StorageError, of this or an earlier chunk."""
+        """Add one element. StorageError of this or an earlier chunk."""
         self._chunks.add(element)
 
     def end_region(self, extents: Sequence[Extent]) -> None:
-        """End a region of which each subpartition has an extent. StorageError."""
+        """End a region in which each subpartition has an extent. StorageError of this or an earlier chunk."""
         self._chunks.flush()
         self._writer.end_region(extents)
 
     def finish(self) -> PartitionedFile:
-        """Wait until everything is written; publish the index. StorageError."""
+        """Wait until everything is written, and publish the index. StorageError if a write failed."""
         self._chunks.drain()
-        assert self._writer.data.size == self.position, "a chunk is not where its extents say"
+        assert self._writer.data.size == self.position, (
+            "a chunk is not at the offset of its extents"
+        )
         return self._writer.finish()

@@ -1,7 +1,7 @@
-"""The form in which batches and events lie in files: a header that says what follows, markers, then the Arrow message.
+"""The file format of stored batches and events: a header, the markers, then the Arrow message.
 
     header (32 bytes)   magic u16 · kind u8 · codec u8 · rows u32 · schema u32 · marker bytes u32 · raw bytes u32 ·
-                        stored bytes u32 · CRC-32 u32 of all the rest · zero u32; where the file is sealed, 8 bytes of
+                        stored bytes u32 · CRC-32 u32 of everything else · zero u32; in a sealed file, 8 bytes of
                         its seal in place of the last two
     markers             as in a data frame (see framing.py)
     body                `stored bytes` of an Arrow message without schema, or kind and value of an event
@@ -29,21 +29,21 @@ from headrace.network.wire.framing import Body, BodyParts, crc32, decode_markers
 
 COMPRESSION_CODEC: Final = ConfigOption(
     "taskmanager.network.compression.codec", str, "LZ4",
-    "How batches of blocking and hybrid results are compressed on disk: NONE, LZ4 or ZSTD.",
+    "Compression of the batches of blocking and hybrid results on disk: NONE, LZ4 or ZSTD.",
     choices=("NONE", "LZ4", "ZSTD"),
 )  # fmt: skip
 
 UNCOMPRESSED: Final = 0
-# Numbers stand in files: they are never given to another codec.
+# The numbers are stored in files: they are never reused for another codec.
 _NUMBERS: Final = {"NONE": UNCOMPRESSED, "LZ4": 1, "ZSTD": 2}
 _ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
 CODEC_NUMBERS: Final = frozenset({UNCOMPRESSED, *_ARROW_NAMES})
 COMPRESSED_BYTES_MIN: Final = 512
-"""Below this the call costs more than the bytes."""
+"""Size in bytes below which compression costs more than it saves."""
 NOT_STORED: Final = (1 << 64) - 1
-"""The offset of an element that is not in the file."""
+"""Offset that marks an element which is not in the file."""
 ELEMENT_SEAL_BYTES: Final = 8
-"""Takes the place of an element's checksum. Whoever guesses has one try for each reading of the file."""
+"""Size of the seal that replaces an element's checksum. A forger has one guess for each reading of the file."""
 INDEX_SEAL_BYTES: Final = 32
 _PLACE: Final = struct.Struct("!Q")
 _HEADER: Final = struct.Struct("!HBBIIIIIII")
@@ -71,11 +71,11 @@ class BatchCompressor:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "BatchCompressor":
-        """Read the option; ConfigurationError for a codec that is not there."""
+        """Make a compressor from the option. ConfigurationError if the codec is not available."""
         return cls(_NUMBERS[settings.get_option(COMPRESSION_CODEC)])
 
     def compress(self, body: Body) -> tuple[int, Body]:
-        """Return the codec's number and the bytes to store: `body` itself where it would not become smaller."""
+        """Return the codec's number and the bytes to store: `body` itself if compression would not make it smaller."""
         size = len(body)
         if self._codec is None or size < COMPRESSED_BYTES_MIN:
             return UNCOMPRESSED, body
@@ -87,14 +87,14 @@ class BatchCompressor:
 
 
 def decompress(codec_number: int, stored: pa.Buffer, raw_length: int) -> pa.Buffer:
-    """Return the body of `raw_length` bytes; OSError or ValueError (Arrow's) where `stored` is not what it was."""
+    """Return the body of `raw_length` bytes. OSError or ValueError (Arrow's) if `stored` was damaged."""
     if codec_number == UNCOMPRESSED:
         return stored
     return pa.Codec(_ARROW_NAMES[codec_number]).decompress(stored, decompressed_size=raw_length)
 
 
 class ElementIndex:
-    """Places of one subpartition's elements in a file that holds those of others in between.
+    """Offsets and lengths of one subpartition's elements in a file shared with other subpartitions.
 
     16 bytes per element. Appended to by one thread, read by any.
     """
@@ -109,11 +109,11 @@ class ElementIndex:
     def append(self, offset: int, length: int) -> None:
         """Add the next element."""
         self._offsets.append(offset)
-        # Last: whoever counts by lengths finds the offset.
+        # Last, because readers count by the lengths and then read the offset.
         self._lengths.append(length)
 
     def place(self, position: int, offset: int, length: int) -> None:
-        """An element that was not stored is stored now."""
+        """Set the offset and length of an element that was not stored before."""
         self._lengths[position] = length
         self._offsets[position] = offset
 
@@ -126,7 +126,7 @@ class ElementIndex:
         return self._offsets[position]
 
     def run_from(self, position: int, limit_bytes: int) -> tuple[int, int]:
-        """Return how many elements from `position` on lie one behind the other within the limit, and their bytes."""
+        """Return the count and bytes of the elements that lie contiguously from `position` on, within the limit."""
         count, size = 1, self._lengths[position]
         while position + count < len(self):
             following = position + count
@@ -139,12 +139,12 @@ class ElementIndex:
 
 
 class FileSeal:
-    """Proves that a stored result was written with the cluster's secret, in this place and under this name.
+    """Proves that a stored result was written with the cluster's secret, at this offset and under this name.
 
-    A checksum tells damage; whoever may write to a file can make it anew. Stored rows are partly pickled, and pickles
-    run code where they are read: so files that outlive the process which wrote them carry a keyed BLAKE2b instead. Each
-    element is bound to its file and to its place in it, the index to its file. No two files that the secret seals have
-    the same `name`. Any thread. Source: RFC 7693.
+    A checksum only detects damage; anyone who may write to a file can recompute it. Stored rows are partly pickled, and
+    pickles run code when they are read: so files that outlive their writer carry a keyed BLAKE2b instead. Each element
+    is bound to its file and offset, the index to its file. No two files sealed with the secret have the same `name`.
+    Any thread. Source: RFC 7693.
     """
 
     def __init__(self, secret: bytes, name: str) -> None:
@@ -153,7 +153,7 @@ class FileSeal:
         ).digest()
 
     def of_element(self, place: int, parts: Iterable[Any]) -> bytes:
-        """Return the seal of an element at this byte of the file."""
+        """Return the seal of an element at byte `place` of the file."""
         made = hashlib.blake2b(
             _PLACE.pack(place), key=self._key, digest_size=ELEMENT_SEAL_BYTES, person=b"element"
         )
@@ -162,18 +162,18 @@ class FileSeal:
         return made.digest()
 
     def begin_index(self) -> "hashlib.blake2b":
-        """Return what is to be updated with the index from its beginning to its end."""
+        """Return the hash object to update with the whole index."""
         return hashlib.blake2b(key=self._key, digest_size=INDEX_SEAL_BYTES, person=b"index")
 
     def fits_index(self, index: Any, seal: bytes) -> bool:
-        """Return whether `seal` was made of exactly this index."""
+        """Return whether `seal` belongs to exactly this index."""
         made = self.begin_index()
         made.update(index)
         return hmac.compare_digest(made.digest(), seal)
 
 
 class SchemaTable:
-    """The schemas of one file, by number; `seal`: what its elements are authenticated with, None where by nothing."""
+    """Schemas of one file by number, and the `seal` that authenticates its elements, or None."""
 
     def __init__(self, schemas: Sequence[pa.Schema] = (), seal: FileSeal | None = None) -> None:
         self.seal: Final = seal
@@ -186,7 +186,7 @@ class SchemaTable:
         return tuple(self._schemas)
 
     def number_of(self, schema: pa.Schema) -> int:
-        """Return the number of a schema, giving it one if it is new. By the writer's thread only."""
+        """Return the number of a schema; assign one if it is new. Writer's thread only."""
         if self._schemas and self._schemas[self._last].equals(schema):
             return self._last
         for number, known in enumerate(self._schemas):
@@ -216,12 +216,12 @@ class _Header(msgspec.Struct, frozen=True, gc=False):
 
 
 def padded(size: int) -> int:
-    """Return `size` brought up to the alignment."""
+    """Return `size` rounded up to the alignment."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 class PreparedElement(msgspec.Struct, frozen=True, gc=False):
-    """A batch or event that is going to be `size_bytes` of a file; its checksum is not made yet."""
+    """A batch or event that will take `size_bytes` of a file; its checksum is not computed yet."""
 
     head: bytes
     markers: bytes
@@ -234,9 +234,9 @@ class PreparedElement(msgspec.Struct, frozen=True, gc=False):
         return padded(HEADER_BYTES + len(self.markers)) + padded(self.stored_bytes)
 
     def pieces(self, seal: FileSeal | None = None, place: int = 0) -> list[Any]:
-        """Return what is to be written, piece by piece. Reads all of it, for the checksum or the seal. Any thread.
+        """Return the pieces to write. Reads all of them for the checksum or the seal. Any thread.
 
-        `place`: the byte of the file at which it will lie.
+        `place` is the file offset at which the element will be written.
         """
         plain = self.head[:-ELEMENT_SEAL_BYTES]
         if seal is None:
@@ -255,7 +255,7 @@ class PreparedElement(msgspec.Struct, frozen=True, gc=False):
 def prepare_batch(
     sealed: SealedBatch, body: Body, schemas: SchemaTable, compressor: BatchCompressor
 ) -> PreparedElement:
-    """Make ready a batch whose message is `body`."""
+    """Prepare a batch, whose message is `body`, for writing."""
     number = _NO_SCHEMA if sealed.arrow is None else schemas.number_of(sealed.arrow.schema)
     codec, stored = compressor.compress(body)
     markers = encode_markers(sealed.markers)
@@ -263,7 +263,7 @@ def prepare_batch(
 
 
 def prepare_event(event: StreamEvent) -> PreparedElement:
-    """Make ready an event."""
+    """Prepare an event for writing."""
     body = _EVENT.pack(*_plain(event))
     return _prepared(_EVENT_KIND, 0, 0, _NO_SCHEMA, b"", len(body), body)
 
@@ -271,29 +271,29 @@ def prepare_event(event: StreamEvent) -> PreparedElement:
 def encode_batch(
     sealed: SealedBatch, body: Body, schemas: SchemaTable, compressor: BatchCompressor
 ) -> list[Any]:
-    """Return a batch, whose message is `body`, as pieces to be written one after the other."""
+    """Return a batch, whose message is `body`, as pieces to write in order."""
     return prepare_batch(sealed, body, schemas, compressor).pieces()
 
 
 def encode_stored_event(event: StreamEvent) -> list[Any]:
-    """Return an event as pieces to be written one after the other."""
+    """Return an event as pieces to write in order."""
     return prepare_event(event).pieces()
 
 
 def _plain(event: StreamEvent) -> tuple[int, int]:
-    """Kind and value; barriers never come where results are stored: such jobs take no checkpoints."""
+    """Return kind and value; barriers do not occur here, since jobs with stored results take no checkpoints."""
     kind, value, body = encode_event(event)
     assert not body, f"{event} in a stored result"
     return kind, value
 
 
 def pieces_bytes(pieces: Sequence[Any]) -> int:
-    """Return how many bytes the pieces have together."""
+    """Return the total size of the pieces in bytes."""
     return sum(map(len, pieces))
 
 
 class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
-    """A whole element as it lies in `data`, of which only the header was looked at."""
+    """A whole element in `data`, of which only the header has been parsed."""
 
     data: Any  # pa.Buffer
     offset: int
@@ -301,34 +301,34 @@ class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
     schemas: SchemaTable
     place: str
     file_offset: int = 0
-    """File offset of `data`."""
+    """Offset of `data` in the file."""
 
     @property
     def is_compressed(self) -> bool:
-        """Return whether to decode it is work for a processor, and not only a checksum."""
+        """Return whether decoding must decompress, instead of only verifying a checksum."""
         return self.header.codec != UNCOMPRESSED
 
     @property
     def size_bytes(self) -> int:
-        """Size of a batch in memory, as `SealedBatch.size_bytes`; 0 for an event."""
+        """Size of a batch in memory, like `SealedBatch.size_bytes`; 0 for an event."""
         return self.header.raw_bytes if self.header.kind == _DATA else 0
 
     @property
     def end(self) -> int:
-        """The first byte of `data` behind it."""
+        """Offset of the first byte of `data` after the element."""
         return self.offset + self.header.total_bytes
 
     def decode(self) -> StoredElement:
-        """Return what was stored. CorruptFileError, naming the place, where the bytes are not what was written."""
+        """Return the batch or event. CorruptFileError, with its place, if the bytes were damaged."""
         return _decode_element(self, memoryview(self.data))
 
 
 def split_elements(
     data: pa.Buffer, schemas: SchemaTable, place: str, file_offset: int = 0
 ) -> Iterator[UndecodedElement]:
-    """Yield each whole element of `data`, which begins at `file_offset`; what is cut off at the end is left.
+    """Yield each whole element of `data`, which begins at `file_offset`; an incomplete one at the end is ignored.
 
-    CorruptFileError, naming `place`, where none begins; what lies in them is looked at by `decode`.
+    CorruptFileError, with `place`, if a header is invalid; `decode` checks the contents.
     """
     view = memoryview(data)
     offset = 0
@@ -345,10 +345,10 @@ def split_elements(
 def split_run(
     data: pa.Buffer, count: int, schemas: SchemaTable, place: str
 ) -> list[UndecodedElement]:
-    """Return the elements of `data`, which are `count` as the index of the file says.
+    """Return the elements of `data`, whose number is `count` according to the index of the file.
 
-    CorruptFileError, naming `place`, where they are fewer: a length in a header is looked at before its checksum, and
-    what seems to be cut off would be missing without a word.
+    CorruptFileError, with `place`, if there are fewer: lengths in headers are used before their checksums are verified,
+    so a damaged one would otherwise drop elements silently.
     """
     elements = list(split_elements(data, schemas, place))
     if len(elements) < count:
@@ -357,9 +357,11 @@ def split_run(
 
 
 def element_bytes(data: pa.Buffer, place: str) -> int:
-    """Return how long the element at the beginning of `data` is, from its header alone. CorruptFileError."""
+    """Return the length of the first element of `data` from its header. CorruptFileError if that is invalid."""
     if len(data) < HEADER_BYTES:
-        raise CorruptFileError(place, f"an element of {len(data)} bytes, less than a header")
+        raise CorruptFileError(
+            place, f"an element has {len(data)} bytes, which is less than a header"
+        )
     return _decode_header(memoryview(data), 0, place).total_bytes
 
 
@@ -379,7 +381,7 @@ def _decode_header(view: memoryview, offset: int, place: str) -> _Header:
         view, offset
     )
     if magic != _MAGIC or kind not in (_DATA, _EVENT_KIND) or codec not in CODEC_NUMBERS:
-        raise CorruptFileError(place, f"no batch begins at byte {offset} of what was read")
+        raise CorruptFileError(place, f"no batch begins at byte {offset} of the data read")
     body_offset = padded(HEADER_BYTES + markers)
     total = body_offset + padded(stored)
     return _Header(kind, codec, rows, schema, markers, raw, stored, crc, body_offset, total)
@@ -394,13 +396,13 @@ def _decode_element(element: UndecodedElement, view: memoryview) -> StoredElemen
     if schemas.seal is not None:
         seal = schemas.seal.of_element(element.file_offset + offset, (plain, raw_markers, body))
         if not hmac.compare_digest(seal, view[markers_start - ELEMENT_SEAL_BYTES : markers_start]):
-            raise CorruptFileError(place, "a batch is not what was written there with this secret")
+            raise CorruptFileError(place, "a batch is not the one written there with this secret")
     else:
         crc = crc32(_NO_CHECKSUM, crc32(plain))
         if header.marker_bytes:
             crc = crc32(raw_markers, crc)
         if crc32(body, crc) != header.crc:
-            raise CorruptFileError(place, "a batch does not have the checksum it was written with")
+            raise CorruptFileError(place, "the checksum of a batch is wrong")
     try:
         if header.kind == _EVENT_KIND:
             kind, value = _EVENT.unpack(body)
@@ -410,11 +412,15 @@ def _decode_element(element: UndecodedElement, view: memoryview) -> StoredElemen
             return SealedBatch(None, markers)
         schema = schemas.schema(header.schema_number)
         if schema is None:
-            raise CorruptFileError(place, f"a batch of the unknown schema {header.schema_number}")
+            raise CorruptFileError(
+                place, f"a batch names the unknown schema {header.schema_number}"
+            )
         message = decompress(header.codec, body, header.raw_bytes)
         arrow = pa.ipc.read_record_batch(message, schema)
     except (ProtocolError, pa.ArrowException, EOFError, OSError, ValueError) as error:
         raise CorruptFileError(place, f"a batch cannot be read: {error}") from error
     if arrow.num_rows != header.row_count:
-        raise CorruptFileError(place, f"{arrow.num_rows} rows instead of {header.row_count}")
+        raise CorruptFileError(
+            place, f"a batch has {arrow.num_rows} rows instead of {header.row_count}"
+        )
     return SealedBatch.of_message(arrow, markers, message)

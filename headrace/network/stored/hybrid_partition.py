@@ -1,9 +1,9 @@
-"""HybridPartition: read while the task produces, or later; batches beyond its memory go to the disk, without a wait.
+"""HybridPartition: a result read while or after it is produced; batches beyond its memory go to disk at once.
 
     HYBRID_FULL        every batch is in the file, memory only saves the read: may be read again
-    HYBRID_SELECTIVE   the file has only the batches that memory did not take: read once
+    HYBRID_SELECTIVE   the file has only the batches that were not kept in memory: read once
 
-Memory takes the batches that a consumer which keeps up will fetch at once; the disk takes the rest, so that a slow or
+Memory keeps the batches that a fast consumer will fetch at once; the disk takes the rest, so that a slow or
 absent consumer never stops the producer (`choose_tiers`). A HybridSubpartition has one consumer's batches in the order
 of emission, each in memory, in the file, or in both.
 Source: Flink TieredResultPartition, HsResultPartition, TierProducerAgent and its memory and disk tiers.
@@ -20,7 +20,7 @@ from headrace.network.batches.sealed_batch import BatchWriter, SealedBatch
 from headrace.network.errors import PartitionError
 from headrace.network.memory.local_buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitions.partition_manager import ResultPartitionManager
-from headrace.network.partitions.result_partition import cannot_read_on
+from headrace.network.partitions.result_partition import cannot_be_read_again
 from headrace.network.stored.file_format import (
     NOT_STORED,
     BatchCompressor,
@@ -36,16 +36,16 @@ from headrace.network.stored.stored_partition import (
     PartitionStorage,
     StoredPartition,
 )
-from headrace.network.stored.stored_view import StoredView, Stretch
+from headrace.network.stored.stored_view import CoalescedRead, StoredView
 
 MEMORY_QUEUED_MAX: Final = 3
-"""A consumer with so many batches waiting in memory is slow: the next ones are for the disk."""
+"""Number of batches queued in memory from which a consumer counts as slow; its next batches go to disk."""
 SEGMENTS_KEPT_FREE: Final = 2
-"""Segments that are kept free, so that the next batch can be sealed whatever consumers do."""
+"""Number of segments kept free, so that the next batch can be sealed whatever consumers do."""
 
 
 class HybridSubpartition:
-    """Written to by the producer's task, read on the I/O pool, dropped from any thread."""
+    """Elements of one consumer. The producer's task adds, the I/O pool reads, any thread may drop them."""
 
     def __init__(self) -> None:
         self._index = ElementIndex()
@@ -58,38 +58,41 @@ class HybridSubpartition:
 
     @property
     def has_consumer(self) -> bool:
-        """Return whether somebody reads now."""
+        """Return whether a consumer is attached now."""
         return self._consumer_count > 0
 
     @property
     def held_count(self) -> int:
-        """Batches that wait in memory."""
+        """Number of batches held in memory."""
         return len(self._held)
 
     @property
     def element_count(self) -> int:
-        """Elements that were added."""
+        """Number of elements added so far."""
         return len(self._index)
 
     def add_stored(self, offset: int, length: int) -> None:
-        """Add an element that is in the file only."""
+        """Add an element that is only in the file."""
         self._index.append(offset, length)
 
     def add_held(
         self, sealed: SealedBatch, lease: SegmentLease, extent: tuple[int, int] | None
     ) -> None:
-        """Add a batch that is in memory, and in the file too where `extent` says so."""
+        """Add a batch that is in memory, and also in the file if `extent` is given."""
         with self._lock:
             is_withdrawn = self._is_withdrawn
             if not is_withdrawn:
                 self._held[len(self._index)] = (sealed, lease)
-            # Under the lock: who finds the element finds the batch.
+            # Under the lock, so that a reader that finds the element also finds the batch.
             self._index.append(*(extent or (NOT_STORED, 0)))
         if is_withdrawn:
             lease.release()
 
     def spill(self, store: Callable[[SealedBatch], tuple[int, int]]) -> None:
-        """Release all memory: `store` the elements that are not in the file. By the task's thread. StorageError."""
+        """Release all memory after passing elements that are not in the file to `store`. Task's thread.
+
+        StorageError if that fails.
+        """
         for position in sorted(self._held):
             entry = self._held.get(position)
             if entry is None:
@@ -103,18 +106,21 @@ class HybridSubpartition:
                 lease.release()
 
     def offset_of(self, position: int) -> int:
-        """Return the file offset of an element, or 0 for one in memory, for which the disk need not seek."""
+        """Return the file offset of an element, or 0 for one in memory, which needs no disk seek."""
         return 0 if position in self._held else self._index.offset_of(position)
 
     def take(
         self, position: int, limit_bytes: int, file: SpillFile, schemas: SchemaTable
     ) -> tuple[int, Sequence[StoredElement]]:
-        """Return elements from `position` on, and how many. Those in memory are released. May block. StorageError."""
+        """Return the number of elements and the elements from `position` on, releasing those in memory. May block.
+
+        StorageError if the file cannot be read.
+        """
         held = self._take_held(position, limit_bytes)
         if held:
             return len(held), held
         if not self._index.is_stored(position):
-            return 0, ()  # Withdrawn under its consumer, who is being told.
+            return 0, ()  # Withdrawn while its consumer reads, which is being told.
         count, size = self._index.run_from(position, limit_bytes)
         data = file.read(self._index.offset_of(position), size)
         found = [each.decode() for each in split_run(data, count, schemas, str(file.path))]
@@ -124,20 +130,20 @@ class HybridSubpartition:
         return count, found
 
     def attach(self) -> None:
-        """One more consumer reads."""
+        """Count one more consumer."""
         with self._lock:
             self._consumer_count += 1
             self.was_read = True
 
     def detach(self) -> None:
-        """A consumer is gone; what only memory had is lost with the last one once the result was withdrawn."""
+        """Count one consumer less; after withdrawal the last one drops the batches that are only in memory."""
         with self._lock:
             self._consumer_count -= 1
             dropped = self._drop() if self._is_withdrawn and not self._consumer_count else []
         _release(dropped)
 
     def withdraw(self, *, at_once: bool) -> None:
-        """Release memory, `at_once` or with the last consumer: no other will come."""
+        """Release memory, `at_once` or with the last consumer; no new consumer will attach."""
         with self._lock:
             self._is_withdrawn = True
             dropped = self._drop() if at_once or not self._consumer_count else []
@@ -165,7 +171,7 @@ def _release(leases: Sequence[SegmentLease]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TierState:
-    """Input of the choice of a tier. `free_segments` are those of the partition left after this batch."""
+    """Input for the choice of a tier. `free_segments` are those of the partition left after this batch."""
 
     is_full: bool
     is_broadcast: bool
@@ -176,7 +182,7 @@ class TierState:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Tiers that take a batch; at least one is set."""
+    """Tiers that store a batch; at least one is set."""
 
     in_memory: bool
     on_disk: bool
@@ -186,7 +192,7 @@ TierPolicy = Callable[[TierState], Placement]
 
 
 def choose_tiers(state: TierState) -> Placement:
-    """Return where a batch goes. A broadcast is stored once for all, which only the disk can do."""
+    """Return the tiers for a batch. A broadcast is stored once for all, which only the disk can do."""
     in_memory = (
         state.has_consumer
         and not state.is_broadcast
@@ -197,7 +203,7 @@ def choose_tiers(state: TierState) -> Placement:
 
 
 class HybridPartition(StoredPartition):
-    """Stored partition that consumers may read while it is produced: batches are in memory, in its file, or in both."""
+    """Stored partition that consumers may read while it is produced; batches are in memory, in its file, or in both."""
 
     def __init__(
         self,
@@ -226,7 +232,7 @@ class HybridPartition(StoredPartition):
         return super().queued_count + sum(each.held_count for each in self._subpartitions)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Store a batch in memory, in the file or in both. StorageError, as on a full disk."""
+        """Store a batch in memory, in the file or in both. StorageError, for example on a full disk."""
         subpartition = self._subpartitions[index]
         placement = self._policy(
             TierState(
@@ -253,30 +259,33 @@ class HybridPartition(StoredPartition):
         self._serve(index)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Store a batch once, for all subpartitions. StorageError."""
+        """Store a batch once for all subpartitions. StorageError if it cannot be written."""
         try:
             self._share(self._encode(sealed))
         finally:
             lease.release(self.subpartition_count)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
-        """Store an event for all subpartitions. StorageError."""
+        """Store an event for all subpartitions. StorageError if it cannot be written."""
         self._share(encode_stored_event(event))
 
     def make_room(self) -> None:
-        """Move batches from memory to the file, as far as consumers do not read them next. StorageError."""
+        """Move batches from memory to the file, except those that consumers read next. StorageError if that fails."""
         for subpartition in self._subpartitions:
             subpartition.spill(self._store_held)
 
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
-        """Attach a consumer; a selective partition is read once."""
+        """Attach a consumer.
+
+        PartitionError if a selective partition already had one, or for a `first_element` other than 0.
+        """
         if first_element:
-            raise cannot_read_on(self.partition_id)
+            raise cannot_be_read_again(self.partition_id)
         view = super().create_view(index, listener, segment_size)
         self._views_of[index].append(view)
-        # What came between these two lines was told to nobody.
+        # Elements that came between these two lines were announced to nobody.
         self._read_loop.request(view)
         return view
 
@@ -300,11 +309,11 @@ class HybridPartition(StoredPartition):
         return self._append(self._encode(sealed))
 
     def _store_held(self, sealed: SealedBatch) -> tuple[int, int]:
-        # Withdrawn under the task: the place is never looked at.
+        # Withdrawn while the task runs: the offset is never used.
         return self._store(sealed) or (0, 0)
 
     def _append(self, pieces: list[Any]) -> tuple[int, int] | None:
-        """Write; None where the partition was withdrawn under its task."""
+        """Write the pieces; return None if the partition was released while its task runs."""
         if self.is_released or not self._file.retain():
             return None
         try:
@@ -314,13 +323,13 @@ class HybridPartition(StoredPartition):
             self._file.let_go()
 
     def _complete(self) -> None:
-        """Consumers have followed all along."""
+        """Do nothing: consumers have read along."""
 
     def _cursor(self, index: int) -> "_Cursor":
         subpartition = self._subpartitions[index]
         if not self._is_full and subpartition.was_read:
             text = str(self.partition_id)
-            raise PartitionError(text, f"subpartition {index} of {text} had a consumer already")
+            raise PartitionError(text, f"subpartition {index} of {text} already had a consumer")
         self._file.retain()
         subpartition.attach()
         return _Cursor(subpartition, self._file, self._schemas)
@@ -338,7 +347,7 @@ class HybridPartition(StoredPartition):
 
 
 class _Cursor:
-    """Goes through one subpartition as it grows. Implements SubpartitionCursor."""
+    """Iterates over one subpartition while it grows. Implements SubpartitionCursor."""
 
     def __init__(
         self, subpartition: HybridSubpartition, file: SpillFile, schemas: SchemaTable
@@ -358,7 +367,9 @@ class _Cursor:
         """Return 0: memory and file are mixed, and each consumer has its own read."""
         return 0
 
-    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[StoredElement]:
+    def read(
+        self, limit_bytes: int, stretch: CoalescedRead | None = None
+    ) -> Sequence[StoredElement]:
         count, elements = self._subpartition.take(
             self._position, limit_bytes, self._file, self._schemas
         )

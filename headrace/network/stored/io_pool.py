@@ -1,4 +1,4 @@
-"""IoPool: the few threads that read, write and delete files for the data plane; the network thread never does.
+"""IoPool: a few threads that read, write and delete files for the data plane, in place of the network thread.
 
 Source: Flink BatchShuffleReadBufferPool's I/O executor.
 """
@@ -18,25 +18,25 @@ IO_THREADS_MAX: Final = 4
 
 
 class IoExecutor(Protocol):
-    """Runs what may wait for a disk."""
+    """Runs jobs that may wait for a disk."""
 
     is_concurrent: bool
-    """True if jobs run while their submitter waits: only then may it wait for a job."""
+    """True if jobs run while their submitter waits; only then may it wait for a job."""
 
     def submit(self, job: Callable[[], None]) -> None:
         """Run `job` soon, on a thread that may block. Any thread; jobs handle their own errors."""
         ...
 
     def close(self) -> None:
-        """Run what was submitted, then end. Later jobs run on the thread that submits them. Idempotent."""
+        """Run all submitted jobs, then end. Later jobs run on the submitting thread. Idempotent."""
         ...
 
 
 class ThreadIoPool:
-    """Threads that are born with the first jobs and end with the pool.
+    """Thread pool that starts with the first jobs and ends with `close`.
 
-    `on_fatal_error`: called on a thread whose job has failed, without handling that itself: nobody hears of what it was
-    to bring.
+    `on_fatal_error` is called on a thread whose job failed without handling the error, because nobody learns of its
+    result.
     """
 
     is_concurrent = True
@@ -83,9 +83,9 @@ class ThreadIoPool:
             pass
 
     def _run_next(self) -> bool:
-        """Wait for a job and run it; False at the end of the pool.
+        """Wait for a job and run it; return False at the end of the pool.
 
-        A call of its own: a thread that waits for the next job must not keep the last one, and what that refers to.
+        A function of its own, so that a waiting thread does not keep the last job and its references alive.
         """
         job = self._jobs.get()
         if job is None:
@@ -93,7 +93,7 @@ class ThreadIoPool:
         try:
             job()
         except Exception as error:
-            # Jobs report their own errors: this is a mistake of ours, which must not end the thread.
+            # Jobs report their own errors: this is a bug, which must not end the thread.
             _LOG.exception("a job of the I/O pool failed")
             if self._on_fatal_error is not None:
                 self._on_fatal_error(error)
@@ -101,7 +101,7 @@ class ThreadIoPool:
 
 
 class InlineIo:
-    """Runs jobs on the thread that submits them: for what is on the I/O pool already."""
+    """Runs jobs at once on the submitting thread; for code that runs on the I/O pool already."""
 
     is_concurrent = False
 
@@ -109,7 +109,7 @@ class InlineIo:
         job()
 
     def close(self) -> None:
-        """Do nothing: there is nothing to end."""
+        """Do nothing: there are no threads."""
 
 
 class SerialJobs:
@@ -123,7 +123,7 @@ class SerialJobs:
         self._is_running = False
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Run `job` after those before it."""
+        """Run `job` after the previous ones."""
         with self._lock:
             self._jobs.append(job)
             must_start = not self._is_running
@@ -142,5 +142,5 @@ class SerialJobs:
                 self._is_running = bool(self._jobs)
                 must_go_on = self._is_running
             if must_go_on:
-                # Others have their turn between two jobs.
+                # Other owners get a turn between two jobs.
                 self._io.submit(self._run)

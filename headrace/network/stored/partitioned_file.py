@@ -1,15 +1,15 @@
 """PartitionedFile: the data file and the index file of one sort-merge partition.
 
     index file
-    entries     16 bytes per region and subpartition, regions one after the other: offset u64 · length u64
-    schemas     one after the other: length u32 · Arrow schema
+    entries     16 bytes per region and subpartition, in order of regions: offset u64 · length u64
+    schemas     in sequence: length u32 · Arrow schema
     footer      magic u32 · subpartitions u32 · regions u32 · schemas u32 · data bytes u64 · CRC-32 u32 of the
                 schemas and the footer up to here · schema bytes u32
 
-A region that is the same for all subpartitions is stored once, and all its entries name the same place. In a sealed
-file the seal of all this follows, see file_format.py. The index gets its name when everything is written, and by one
-rename: what has no index is no partition, wherever its writer ended. Of the index up to INDEX_MEMORY_BYTES are kept in
-memory; of a larger one the entries are read as they are needed. Source: Flink PartitionedFile, PartitionedFileWriter.
+A region that is the same for all subpartitions is stored once, and all its entries name the same extent. In a sealed
+file a seal of all this follows, see file_format.py. The index gets its name by one rename when everything is written:
+a data file without an index is incomplete. Up to INDEX_MEMORY_BYTES of the index are kept in
+memory; entries of a larger index are read on demand. Source: Flink PartitionedFile, PartitionedFileWriter.
 """
 
 import struct
@@ -39,19 +39,19 @@ _UNFINISHED_SUFFIX: Final = ".index.unfinished"
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A stretch of the data file."""
+    """Contiguous range of the data file."""
 
     offset: int
     length: int
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """Offset of the first byte after the extent."""
         return self.offset + self.length
 
 
 class RegionIndex:
-    """Extents by region and subpartition, as they are being written."""
+    """Extents by region and subpartition, while they are written."""
 
     def __init__(self, subpartition_count: int) -> None:
         self.subpartition_count: Final = subpartition_count
@@ -59,12 +59,12 @@ class RegionIndex:
 
     @property
     def region_count(self) -> int:
-        """Regions that are here."""
+        """Number of regions in memory."""
         return len(self._numbers) // (2 * self.subpartition_count)
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes."""
+        """Size of the index in memory, in bytes."""
         return len(self._numbers) * self._numbers.itemsize
 
     def add_region(self, extents: Sequence[Extent]) -> None:
@@ -79,24 +79,24 @@ class RegionIndex:
         return Extent(self._numbers[at], self._numbers[at + 1])
 
     def encoded(self) -> bytes:
-        """Return all entries as they stand in the file."""
+        """Return all entries in the file's encoding."""
         return np.frombuffer(self._numbers, dtype=np.uint64).astype(">u8").tobytes()
 
     @classmethod
     def decoded(cls, subpartition_count: int, entries: bytes) -> "RegionIndex":
-        """Inverse of `encoded`."""
+        """Return the index that `encoded` has written."""
         index = cls(subpartition_count)
         index._numbers.frombytes(np.frombuffer(entries, dtype=">u8").astype(np.uint64).tobytes())
         return index
 
     def clear(self) -> None:
-        """Forget all entries: they are in the file."""
+        """Forget all entries, which are in the file now."""
         self._numbers = array("Q")
 
 
 @dataclass(frozen=True)
 class IndexFooter:
-    """Footer of an index file."""
+    """Contents of the footer of an index file."""
 
     subpartition_count: int
     region_count: int
@@ -105,12 +105,12 @@ class IndexFooter:
 
 
 def decode_entry(data: bytes) -> Extent:
-    """Inverse of one entry of `RegionIndex.encoded`."""
+    """Return the extent of one entry of `RegionIndex.encoded`."""
     return Extent(*_ENTRY.unpack(data))
 
 
 def encode_footer(footer: IndexFooter) -> bytes:
-    """Return schemas and footer."""
+    """Return the encoded schemas and footer."""
     messages = [schema.serialize().to_pybytes() for schema in footer.schemas]
     schemas = b"".join(_SCHEMA_LENGTH.pack(len(message)) + message for message in messages)
     values = (_MAGIC, footer.subpartition_count, footer.region_count, len(messages))
@@ -121,20 +121,25 @@ def encode_footer(footer: IndexFooter) -> bytes:
 
 
 def decode_footer(data: bytes, file_bytes: int, place: str) -> IndexFooter:
-    """Inverse of `encode_footer`; `data` is at least the end of a file of `file_bytes`. CorruptFileError."""
+    """Return the footer that `encode_footer` has written; `data` is at least the end of a file of `file_bytes`.
+
+    CorruptFileError if it is not a valid index.
+    """
     if len(data) < FOOTER.size:
-        raise CorruptFileError(place, "it is too short for an index")
+        raise CorruptFileError(place, "the file is too short for an index")
     magic, subpartitions, regions, count, data_bytes, crc, schema_bytes = FOOTER.unpack(
         data[-FOOTER.size :]
     )
     if magic != _MAGIC or len(data) < FOOTER.size + schema_bytes:
-        raise CorruptFileError(place, "it does not end as an index does")
+        raise CorruptFileError(place, "the file does not end with the footer of an index")
     schemas = data[-FOOTER.size - schema_bytes : -FOOTER.size]
     head = FOOTER.pack(magic, subpartitions, regions, count, data_bytes, 0, schema_bytes)
     if crc32(head, crc32(schemas)) != crc:
-        raise CorruptFileError(place, "the end of the index does not have its checksum")
+        raise CorruptFileError(place, "the checksum of the index footer is wrong")
     if regions * subpartitions * ENTRY_BYTES + len(schemas) + FOOTER.size != file_bytes:
-        raise CorruptFileError(place, f"{file_bytes} bytes are no index of {regions} regions")
+        raise CorruptFileError(
+            place, f"the index has {file_bytes} bytes, which do not match {regions} regions"
+        )
     return IndexFooter(subpartitions, regions, data_bytes, tuple(_decode_schemas(schemas, count)))
 
 
@@ -150,7 +155,7 @@ def _decode_schemas(data: bytes, count: int) -> list[pa.Schema]:
 
 
 class PartitionedFile:
-    """Read by any thread of the I/O pool that has it retained."""
+    """Files of a finished partition. Read by any thread of the I/O pool that has retained them."""
 
     def __init__(
         self,
@@ -176,10 +181,11 @@ class PartitionedFile:
         submit_to_disk: SubmitToDisk,
         seal: FileSeal | None = None,
     ) -> "PartitionedFile":
-        """Open what another writer has finished. StorageError where that is not a whole partition, so sealed.
+        """Open the files that another writer has finished.
 
-        A larger index than INDEX_MEMORY_BYTES is believed again when its entries are read: elements are bound to their
-        places, so that only their order and their consumers could be changed in the meantime.
+        StorageError if they are not a whole partition with this seal. The entries of an index larger than
+        INDEX_MEMORY_BYTES are read later without a new check of its seal: elements are bound to their offsets, so that
+        only their order and their consumers could be changed in the meantime.
         """
         index = SpillFile.open(index_path, layer, submit_to_disk)
         try:
@@ -193,7 +199,7 @@ class PartitionedFile:
         if data.size != footer.data_bytes:
             index.close()
             data.close()
-            what = f"it has {data.size} bytes, and {footer.data_bytes} were written"
+            what = f"the file has {data.size} bytes, but {footer.data_bytes} were written"
             raise CorruptFileError(str(data_path), what)
         entry_bytes = footer.region_count * footer.subpartition_count * ENTRY_BYTES
         in_memory = None
@@ -202,35 +208,35 @@ class PartitionedFile:
         return cls(data, index, footer, SchemaTable(footer.schemas, seal), in_memory)
 
     def extent(self, region: int, subpartition: int) -> Extent:
-        """Return the extent of a subpartition in a region; may read the index file. StorageError."""
+        """Return the extent of a subpartition in a region; may read the index file. StorageError if that fails."""
         if self._in_memory is not None:
             return self._in_memory.extent(region, subpartition)
         at = (region * self.subpartition_count + subpartition) * ENTRY_BYTES
         extent = decode_entry(self._index.read(at, ENTRY_BYTES).to_pybytes())
         if extent.end > self.data.size:
             raise CorruptFileError(
-                str(self._index.path), f"region {region} lies behind the end of the data"
+                str(self._index.path), f"region {region} lies beyond the end of the data"
             )
         return extent
 
     def retain(self) -> bool:
-        """Become one more user of both files; False if they are gone."""
-        # Both are always retained and let go together, this one first.
+        """Add one user of both files; return False if they are already deleted."""
+        # Both files are always retained and released together, the index first.
         return self._index.retain() and self.data.retain()
 
     def let_go(self) -> None:
-        """One user is done; the last one has both files deleted."""
+        """Remove one user; the last one has both files deleted."""
         self._index.let_go()
         self.data.let_go()
 
     def close(self) -> None:
-        """Close without deleting anything."""
+        """Close both files without deleting them."""
         self._index.close()
         self.data.close()
 
 
 class PartitionedFileWriter:
-    """Writes regions one after the other. By the task's thread, but for `append`: by one thread at a time."""
+    """Writes regions in order. Task's thread, except `append`, which one thread at a time may call."""
 
     def __init__(
         self,
@@ -254,15 +260,15 @@ class PartitionedFileWriter:
 
     @property
     def region_count(self) -> int:
-        """Regions that were written."""
+        """Number of regions written so far."""
         return self._region_count
 
     def append(self, pieces: Sequence[Any]) -> int:
-        """Write on in the present region; return where that is. StorageError."""
+        """Append to the current region; return the offset of the data. StorageError if that fails."""
         return self.data.append(pieces)
 
     def end_region(self, extents: Sequence[Extent]) -> None:
-        """End a region of which each subpartition has an extent. StorageError."""
+        """End a region in which each subpartition has an extent. StorageError if the index cannot be written."""
         self._region_index.add_region(extents)
         self._region_count += 1
         if self._region_index.size_bytes > self._index_memory_bytes:
@@ -271,7 +277,7 @@ class PartitionedFileWriter:
             self._region_index.clear()
 
     def finish(self) -> PartitionedFile:
-        """Publish the index. StorageError."""
+        """Publish the index and return the finished file. StorageError if that fails."""
         footer = IndexFooter(
             self._subpartition_count, self._region_count, self.data.size, self.schemas.schemas
         )
@@ -283,12 +289,12 @@ class PartitionedFileWriter:
         return PartitionedFile(self.data, self._index, footer, self.schemas, in_memory)
 
     def retain(self) -> bool:
-        """Become one more user of both files; False if they are gone."""
-        # Both are always retained and let go together, this one first.
+        """Add one user of both files; return False if they are already deleted."""
+        # Both files are always retained and released together, the index first.
         return self._index.retain() and self.data.retain()
 
     def let_go(self) -> None:
-        """One user is done; the last one has both files deleted."""
+        """Remove one user; the last one has both files deleted."""
         self._index.let_go()
         self.data.let_go()
 
@@ -303,5 +309,5 @@ def _without_seal(content: bytes, seal: FileSeal | None, place: str) -> bytes:
         return content
     index = content[:-INDEX_SEAL_BYTES]
     if not seal.fits_index(index, content[-INDEX_SEAL_BYTES:]):
-        raise CorruptFileError(place, "it is not what was written under this name with this secret")
+        raise CorruptFileError(place, "the file was not written under this name with this secret")
     return index

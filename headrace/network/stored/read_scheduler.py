@@ -2,9 +2,9 @@
 
 A disk is fastest when it is read in one direction: among the waiting consumers the one with the lowest offset is served
 first, so that one sweep over the file serves all of them, and consumers of one broadcast region find its pages in
-memory. A consumer with an empty queue is served before one that only reads ahead. The waiting consumers are looked at
-once for many reads, which gives a plan: stretches of the file, in order, which a few jobs take one after the other.
-While one of them waits for the disk, another hands over what it has read.
+memory. A consumer with an empty queue is served before one that only reads ahead. The waiting consumers are examined
+once for many reads, which gives a plan: ranges of the file, in order, which a few jobs take one after the other.
+While one job waits for the disk, another one hands over its data.
 Source: Flink SortMergeResultPartitionReadScheduler.
 """
 
@@ -20,50 +20,52 @@ from headrace.network.stored.io_pool import IoExecutor
 from headrace.network.stored.partitioned_file import Extent
 from headrace.network.stored.stored_view import (
     STRETCH_BYTES,
+    CoalescedRead,
     R,
     ReadCandidate,
     StoredView,
-    Stretch,
 )
 
 _LOG = logging.getLogger(__name__)
 
 STRETCH_PARTS_MAX: Final = 1024
-"""Parts that one call to the operating system reads at most: IOV_MAX."""
+"""Most parts that one call to the operating system reads: IOV_MAX."""
 STRETCHES_PER_TURN: Final = 4
-"""Then other partitions have the thread."""
+"""Number of stretches after which other partitions get the thread."""
 READS_PER_PLAN: Final = 16
-"""Consumers that a plan is made for ..."""
+"""Number of consumers that a plan is made for; see SHARE_PER_PLAN."""
 SHARE_PER_PLAN: Final = 2
-"""... but at least half of those who wait, as all of them are looked at each time."""
+"""A plan covers at least 1 / SHARE_PER_PLAN of the waiting consumers, because each plan examines all of them."""
 JOBS_MAX: Final = 2
-"""Threads that read one partition. (To announce reads to the kernel beforehand was slower, measured on a fast disk:
-it then reads by single pages.)"""
+"""Number of threads that read one partition.
+
+Announcing reads to the kernel beforehand was slower, measured on a fast disk: it then reads by single pages.
+"""
 
 Candidates = list[ReadCandidate[StoredView]]
 
 
 class ReadScheduler:
-    """Views that want to be read for, and the few jobs that do so. Thread-safe."""
+    """Schedules reads for views that want data, in a few jobs. Thread-safe."""
 
     def __init__(self, io: IoExecutor) -> None:
         self._io = io
-        # Guards the fields below: consumers ask, the I/O pool answers.
+        # Guards the fields below: consumers request, the I/O pool reads.
         self._lock = threading.Lock()
-        # How often each has asked: who asks again while it is being looked at must not be forgotten.
+        # Number of requests per view: a request made while its view is examined must not be lost.
         self._wanting: dict[StoredView, int] = {}
         self._plan: deque[Candidates] = deque()
         self._is_planning = False
         self._job_count = 0
 
     def request(self, view: StoredView) -> None:
-        """Read for `view` soon, if there is anything to read for it."""
-        # Who waits already is only counted: consumers of hundreds of subpartitions ask with every batch.
+        """Read for `view` soon, if it has anything to read."""
+        # A waiting view is only counted: consumers of hundreds of subpartitions ask with every batch.
         if view not in self._wanting and view.candidate() is None:
             return
         with self._lock:
             self._wanting[view] = self._wanting.get(view, 0) + 1
-            # A job that plans starts others itself, once it knows how much there is to do.
+            # A planning job starts further jobs itself, once it knows how much there is to do.
             must_start = not self._is_planning and self._job_count < min(
                 JOBS_MAX, len(self._wanting)
             )
@@ -72,7 +74,7 @@ class ReadScheduler:
             self._io.submit(self._run)
 
     def forget(self, view: StoredView) -> None:
-        """The view was released."""
+        """Forget a view that was released."""
         with self._lock:
             self._wanting.pop(view, None)
 
@@ -81,19 +83,19 @@ class ReadScheduler:
             chosen = self._next_stretch()
             if chosen is None:
                 return
-            stretch = Stretch([Extent(each.offset, each.length) for each in chosen])
+            stretch = CoalescedRead([Extent(each.offset, each.length) for each in chosen])
             for candidate in chosen:
                 self._fill(candidate.reader, stretch)
         self._io.submit(self._run)
 
-    def _fill(self, view: StoredView, stretch: Stretch) -> None:
+    def _fill(self, view: StoredView, stretch: CoalescedRead) -> None:
         try:
-            # Nothing is read where an earlier read has taken the memory.
+            # Nothing is read if an earlier read has taken the memory.
             view.fill(stretch)
-            # What it asked for while it was being read for was not heard.
+            # Check again: requests made during the read were ignored.
             self.request(view)
         except Exception as error:
-            # A mistake of ours with one view, whose consumer hears of it: others are read for all the same.
+            # A bug with one view, whose consumer gets the error: reading for others goes on.
             _LOG.exception("reading for a consumer of a stored result failed")
             self.forget(view)
             view.fail(StorageError("(being read)", f"{type(error).__name__}: {error}"))
@@ -114,7 +116,7 @@ class ReadScheduler:
                 self._io.submit(self._run)
 
     def _make_plan(self, wanting: dict[StoredView, int]) -> int:
-        """Plan reads for some of `wanting`; return how many more jobs there are to be for them."""
+        """Plan reads for some of `wanting`; return how many more jobs to start for them."""
         # Outside the lock: a view has a lock of its own.
         candidates = [candidate for view in wanting if (candidate := view.candidate())]
         count = max(READS_PER_PLAN, len(candidates) // SHARE_PER_PLAN)
@@ -123,7 +125,7 @@ class ReadScheduler:
         with self._lock:
             self._is_planning = False
             self._plan += stretches
-            # Those that are read for are asked afterwards; those that want nothing now ask again when they do.
+            # Views in the plan are asked again afterwards; views that want nothing now ask again when they do.
             for stretch in stretches:
                 for candidate in stretch:
                     self._wanting.pop(candidate.reader, None)
@@ -136,7 +138,10 @@ class ReadScheduler:
 
 
 def next_to_read(candidates: Iterable[ReadCandidate[R]], count_max: int) -> list[ReadCandidate[R]]:
-    """Return whose turn it is, one after the other, at most so many; none if nobody wants to be read for."""
+    """Return the next candidates in order, at most `count_max`.
+
+    Candidates with an empty queue come first, then by file offset.
+    """
     return heapq.nsmallest(
         count_max,
         candidates,
@@ -147,9 +152,10 @@ def next_to_read(candidates: Iterable[ReadCandidate[R]], count_max: int) -> list
 def side_by_side(
     candidates: Iterable[ReadCandidate[R]], limit_bytes: int
 ) -> list[list[ReadCandidate[R]]]:
-    """Return the candidates in the same order, those together who follow each other in the file.
+    """Group the candidates, in the same order, so that those adjacent in the file are read together.
 
-    Together they read `limit_bytes` at most, unless one alone reads more, and are STRETCH_PARTS_MAX at most.
+    A group reads at most `limit_bytes`, unless a single candidate reads more, and has at most STRETCH_PARTS_MAX
+    members.
     """
     groups: list[list[ReadCandidate[R]]] = []
     size = 0

@@ -1,8 +1,8 @@
-"""SortMergePartition: rows are collected in memory, sorted by consumer, and stored in regions.
+"""SortMergePartition: collects rows in memory, sorts them by consumer and stores them in regions.
 
-It has two files, however many consumers there are; each consumer reads long stretches of them, by a RegionCursor.
-Broadcast rows are stored once. Rows wait, sorted already, in half of the partition's memory; the other half has the
-region before, which the I/O pool writes meanwhile (see chunk_writer.py).
+It has two files, whatever the number of consumers; each consumer reads long stretches with a RegionCursor.
+Broadcast rows are stored once. Sorted rows wait in half of the partition's memory; the other half holds the
+previous region, which the I/O pool writes meanwhile (see chunk_writer.py).
 Source: Flink SortMergeResultPartition, PartitionedFileReader.
 """
 
@@ -41,31 +41,31 @@ from headrace.network.stored.stored_partition import (
     PartitionStorage,
     StoredPartition,
 )
-from headrace.network.stored.stored_view import Stretch
+from headrace.network.stored.stored_view import CoalescedRead
 
 SORT_SHUFFLE_MIN_PARALLELISM: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-parallelism", int, 8,
-    "Number of consumers from which on a blocking result is sorted by consumer before it is stored.",
+    "Number of consumers at which a blocking result is sorted by consumer before it is stored.",
 )  # fmt: skip
 SORT_SHUFFLE_MIN_BUFFERS: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-buffers", int, 512,
-    "The least memory in which a sort-merge result collects its rows, in segments; an eighth of what is free if more, "
+    "The least memory in which a sort-merge result collects its rows, in segments; an eighth of free memory if more, "
     "and up to a quarter for hundreds of consumers.",
 )  # fmt: skip
 REGION_BYTES_MAX: Final = 256 << 20
 
 
 class RegionSource(Protocol):
-    """A partition as its cursor sees it; its file exists once it is finished."""
+    """Partition as seen by its cursor; its file exists once it is finished."""
 
     @property
     def file(self) -> PartitionedFile | None:
-        """The partition's file, or None until it is finished. Any thread."""
+        """File of the partition, or None until it is finished. Any thread."""
         ...
 
     @property
     def is_finished(self) -> bool:
-        """Return whether it may be read. Any thread."""
+        """Return whether the partition may be read. Any thread."""
         ...
 
 
@@ -84,7 +84,7 @@ class RegionCursor:
 
     @property
     def next_offset(self) -> int | None:
-        """File offset of the next element; None before the partition is finished."""
+        """File offset of the next element; None before the partition is finished or at its end."""
         file = self._partition.file
         if file is None or not self._partition.is_finished:
             return None
@@ -93,11 +93,13 @@ class RegionCursor:
         return self._extent.offset
 
     def next_length(self, limit_bytes: int) -> int:
-        """Return how much is left of the present extent, within the limit."""
+        """Return the remaining bytes of the current extent, within the limit."""
         return min(limit_bytes, self._extent.length)
 
-    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
-        """Return about `limit_bytes` of elements. CorruptFileError."""
+    def read(
+        self, limit_bytes: int, stretch: CoalescedRead | None = None
+    ) -> Sequence[UndecodedElement]:
+        """Return about `limit_bytes` of elements. CorruptFileError if the file was damaged."""
         file = self._partition.file
         assert file is not None
         if not self._extent.length:
@@ -111,7 +113,7 @@ class RegionCursor:
             data = file.data.read(offset, length)
         found = list(split_elements(data, file.schemas, place, offset))
         if not found:
-            # A length is looked at before its checksum: what it says may be far more than anybody has written.
+            # The length is used before its checksum is verified: a damaged one may exceed the file by far.
             size = element_bytes(data, place)
             if size > self._extent.length:
                 raise CorruptFileError(
@@ -126,7 +128,7 @@ class RegionCursor:
         return found
 
     def _go_on(self, file: PartitionedFile) -> None:
-        """Move to the next region that has anything for this subpartition."""
+        """Move to the next region that has data for this subpartition."""
         while not self._extent.length and self._next_region < file.region_count:
             self._extent = file.extent(self._next_region, self._index)
             self._next_region += 1
@@ -149,19 +151,22 @@ class SortMergePartition(StoredPartition):
         self._run_bytes = run_bytes(subpartition_count, self._region_bytes)
         self._file: PartitionedFile | None = None
         self._runs: list[SortedRun] = []
-        # The run that is being collected.
+        # Contents of the run that is being collected.
         self._batches: list[tuple[pa.RecordBatch, Channels]] = []
         self._markers: list[tuple[int, StreamMarker]] = []
         self._row_count = self._unsorted_bytes = 0
-        self._shared: list[SealedBatch] = []  # what is the same for all consumers
-        # Of the region: the runs, or what is shared. Guarded by the lock, as whoever cancels the task takes them.
+        self._shared: list[SealedBatch] = []  # batches for all consumers
+        # Leases of the region's runs or shared batches. Guarded by the lock, because a cancelling thread takes them.
         self._leases: list[tuple[SegmentLease, int]] = []
         self._segment_count = self._size_bytes = 0
         self._writer = PartitionedFileWriter(storage.directories, subpartition_count)
         self._regions = RegionWriter(self._writer, compressor, storage.io, self._region_bytes)
 
     def collect(self, sealed: SealedBatch, channels: Channels, lease: SegmentLease) -> None:
-        """Take rows of which `channels` (shape (num_rows,)) says whose they are; markers are for all. StorageError."""
+        """Collect rows; `channels`, shape (num_rows,), gives the subpartition of each; markers are for all.
+
+        StorageError if an earlier region could not be written.
+        """
         self._keep(lease, 1)
         if self._shared or self._has_other_schema(sealed):
             self.spill()
@@ -176,7 +181,10 @@ class SortMergePartition(StoredPartition):
         self._spill_if_full(sealed)
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Collect a batch; one with markers for this subpartition gets a region of its own. StorageError."""
+        """Collect a batch; one with markers for this subpartition gets a region of its own.
+
+        StorageError of an earlier write.
+        """
         if not sealed.markers:
             self.collect(sealed, np.full(sealed.row_count, index, dtype=np.int32), lease)
             return
@@ -185,7 +193,7 @@ class SortMergePartition(StoredPartition):
         self._write(lambda: self._write_single_region(index, sealed))
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Store a batch once, for all subpartitions. StorageError."""
+        """Store a batch once for all subpartitions. StorageError of an earlier write."""
         self._keep(lease, self.subpartition_count)
         if self._runs or self._batches or self._markers:
             self.spill()
@@ -193,7 +201,7 @@ class SortMergePartition(StoredPartition):
         self._spill_if_full(sealed)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
-        """Store an event for all subpartitions. StorageError."""
+        """Store an event for all subpartitions. StorageError of an earlier write."""
         self.spill()
         self._write(lambda: self._write_shared_region([prepare_event(event)]))
 
@@ -201,7 +209,7 @@ class SortMergePartition(StoredPartition):
         self.spill()
 
     def spill(self) -> None:
-        """Store what was collected as one region. By the task's thread. StorageError."""
+        """Store the collected rows as one region. Task's thread. StorageError of an earlier write."""
         self._sort_run()
         runs, self._runs = self._runs, []
         shared, self._shared = self._shared, []
@@ -209,18 +217,18 @@ class SortMergePartition(StoredPartition):
         size, self._size_bytes, self._segment_count = self._size_bytes, 0, 0
         try:
             if shared or runs:
-                # The region before may have half of the memory, and this one has the other.
+                # The previous region may use half of the memory, and this one has the other half.
                 self._regions.await_room(size)
             if shared:
                 self._write(lambda: self._write_shared_region(shared))
             elif runs:
                 self._write(lambda: self._write_region(runs))
         finally:
-            # What is on its way is bounded by itself, and counts no longer as collected.
+            # Pending writes have a bound of their own, and no longer count as collected.
             _release(leases)
 
     def close(self) -> None:
-        """Close the partition; what was collected and is not stored yet never will be."""
+        """Close the partition and drop collected rows that are not stored yet."""
         super().close()
         _release(self._take_leases())
 
@@ -250,7 +258,7 @@ class SortMergePartition(StoredPartition):
 
     def _spill_if_full(self, sealed: SealedBatch) -> None:
         self._size_bytes += sealed.size_bytes
-        # Before the pool has nothing left: nobody but this task will give anything back.
+        # Before the pool is exhausted: only this task returns its segments.
         if self._size_bytes >= self._region_bytes or 2 * self._segment_count >= self.pool.size:
             self.spill()
 
@@ -290,7 +298,7 @@ class SortMergePartition(StoredPartition):
         self._regions.end_region(extents)
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Call `write` with the files retained; not at all where the partition was withdrawn under its task."""
+        """Call `write` with the files retained, or not at all if the partition was released while its task runs."""
         if self.is_released or not self._writer.retain():
             return
         try:
@@ -306,12 +314,12 @@ class SortMergePartition(StoredPartition):
 
     @property
     def file(self) -> PartitionedFile | None:
-        """The partition's file, or None until it is finished. Any thread."""
+        """File of the partition, or None until it is finished. Any thread."""
         return self._file
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of data that were handed to the operating system. Any thread; a moment's reading."""
+        """Bytes of data handed to the operating system so far. Any thread; a snapshot."""
         return self._writer.data.size
 
     def _cursor(self, index: int) -> "RegionCursor":

@@ -1,10 +1,10 @@
-"""Regions of a sort-merge partition: which rows and markers go to which subpartition, in which order. Pure.
+"""Regions of a sort-merge partition: sort rows and markers by subpartition. Pure.
 
-A region is what fits the partition's memory. It is made of runs: some megabytes of rows each, brought into the order
-of their subpartitions by one stable sort of channel numbers as soon as they are there, while the processor's caches
+A region holds the rows that fit the partition's memory. It consists of runs: some megabytes of rows each, sorted in the
+order of their subpartitions by one stable sort of channel numbers as soon as they arrive, while the processor's caches
 still hold them. A subpartition's part of the region is its rows of the first run, then those of the next: within a
-subpartition they stay in the order of emission. (One sort of the whole region copies each row twice, and looks for it
-all over the memory: a third of the speed.) Source: Flink SortBuffer, DataBuffer.
+subpartition they stay in the order of emission. (One sort of the whole region copies each row twice, with accesses all
+over the memory, and reaches a third of the speed.) Source: Flink SortBuffer, DataBuffer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,28 +21,31 @@ from headrace.network.batches.sealed_batch import SealedBatch
 from headrace.network.wire.framing import add_marker
 
 RUN_BYTES: Final = 2 << 20
-"""Rows are sorted when there are so many ..."""
+"""Number of bytes of rows that are sorted at once; see RUN_BYTES_PER_CHANNEL."""
 RUN_BYTES_PER_CHANNEL: Final = 16 << 10
-"""... and with many subpartitions enough for each of them, as putting tiny parts together again costs time."""
+"""Least bytes per subpartition in a sorted run, because joining tiny parts again costs time."""
 
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """`order`, shape (num_rows,): numbers of the region's rows by subpartition; that of `c` is in `starts[c:c + 2]`."""
+    """Order in which the rows of a region are stored.
+
+    `order`, shape (num_rows,), has the row numbers by subpartition; subpartition `c` owns the range `starts[c:c + 2]`.
+    """
 
     order: npt.NDArray[np.intp]
     starts: npt.NDArray[np.intp]
 
     def rows_of(self, channel: int) -> npt.NDArray[np.intp]:
-        """Numbers of the rows of one subpartition, ascending."""
+        """Return the ascending row numbers of one subpartition."""
         return self.order[self.starts[channel] : self.starts[channel + 1]]
 
     def markers_of(
         self, channel: int, markers: Sequence[tuple[int, StreamMarker]]
     ) -> tuple[PlacedMarker, ...]:
-        """Place markers, each with the number of the row it stood before, among the rows of one subpartition.
+        """Place markers, each with the number of the row that it precedes, among the rows of one subpartition.
 
-        Of watermarks with no row of this subpartition between them the last one counts.
+        Of several watermarks without a row of this subpartition between them, only the last one is kept.
         """
         rows = self.rows_of(channel)
         placed: list[PlacedMarker] = []
@@ -52,7 +55,7 @@ class RegionPlan:
 
 
 def plan_region(channels: Channels, channel_count: int) -> RegionPlan:
-    """Return the order of rows whose subpartitions are `channels`, shape (num_rows,)."""
+    """Return the storage order of rows whose subpartitions are `channels`, shape (num_rows,)."""
     order, counts = order_by_channel(channels, channel_count)
     starts = np.zeros(channel_count + 1, dtype=np.intp)
     np.cumsum(counts, out=starts[1:])
@@ -60,9 +63,9 @@ def plan_region(channels: Channels, channel_count: int) -> RegionPlan:
 
 
 def rotated(channel_count: int, first: int) -> list[range]:
-    """Subpartitions in the order in which a region stores them, as runs: from `first` on, then those before it.
+    """Return the subpartitions in the storage order of a region, as ranges: from `first` on, then those before it.
 
-    Producers begin with different ones, so that not all consumers begin at the same end of all files.
+    Producers start with different ones, so that consumers do not all start at the same end of all files.
     """
     first %= channel_count
     return [run for run in (range(first, channel_count), range(first)) if run]
@@ -70,18 +73,18 @@ def rotated(channel_count: int, first: int) -> list[range]:
 
 @dataclass(frozen=True)
 class SortedRun:
-    """`rows` in the order of `plan`; None where there are only markers, each with the row it stands before."""
+    """Rows sorted by `plan`, None if there are only markers, and markers with the rows that they precede."""
 
     rows: pa.RecordBatch | None
     row_bytes: float
     starts: list[int]
-    """The plan's starts, as numbers that Python need not unpack each time."""
+    """Starts of the plan as Python integers, which are faster to read than those of an array."""
     plan: RegionPlan
     markers: Sequence[tuple[int, StreamMarker]]
 
 
 def run_bytes(channel_count: int, region_bytes: int) -> int:
-    """Return how much is sorted at once, a quarter of a region at most."""
+    """Return the bytes to sort at once, at most a quarter of a region."""
     wanted = max(RUN_BYTES, RUN_BYTES_PER_CHANNEL * channel_count)
     return max(1, min(wanted, region_bytes // 4))
 
@@ -92,7 +95,7 @@ def sort_run(
     channel_count: int,
     markers: Sequence[tuple[int, StreamMarker]],
 ) -> SortedRun:
-    """Bring rows of one schema, with the subpartition of each, into order."""
+    """Sort rows of one schema by the subpartition of each."""
     plan = plan_region(np.concatenate([np.zeros(0, dtype=np.int32), *channels]), channel_count)
     starts = plan.starts.tolist()
     if not batches:
@@ -102,13 +105,13 @@ def sort_run(
     if not is_sorted:
         rows = in_order(rows, plan.order)
     if not markers:
-        # Only they ask for it, and it may be as large as the rows.
+        # Only markers need the plan, and it may be as large as the rows.
         plan = RegionPlan(plan.order[:0], plan.starts)
     return SortedRun(rows, rows.nbytes / max(1, rows.num_rows), starts, plan, markers)
 
 
 def batches_of(runs: Sequence[SortedRun], channel: int, batch_bytes: int) -> Iterator[SealedBatch]:
-    """Yield the rows and markers of one subpartition; small parts as one batch of up to about `batch_bytes`."""
+    """Yield the rows and markers of one subpartition, joining small parts into batches of up to about `batch_bytes`."""
     parts: list[pa.RecordBatch] = []
     placed: list[PlacedMarker] = []
     row_count = 0

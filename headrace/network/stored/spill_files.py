@@ -1,7 +1,7 @@
-"""Files of stored partitions: where they lie, who keeps them, and how a failing disk is reported.
+"""Files of stored partitions: their directories, reference counts and disk errors.
 
-A file belongs to everybody who retained it, and is deleted when the last one lets go. Its directory belongs to the
-TaskManager and goes with it; Spark's local directories vanish with the executor in any case.
+A file belongs to all users that retained it, and is deleted when the last one releases it. Its directory belongs to the
+TaskManager and is deleted with it; Spark's local directories are deleted with the executor in any case.
 Source: Flink FileChannelManagerImpl, PartitionedFile.
 """
 
@@ -28,30 +28,30 @@ TMP_DIRS: Final = ConfigOption(
 PIECES_PER_WRITE_MAX: Final = 512
 
 SubmitToDisk = Callable[[Callable[[], None]], None]
-"""Runs a job on a thread that may wait for a disk: `IoExecutor.submit`."""
+"""Runs a job on a thread that may wait for a disk, for example `IoExecutor.submit`."""
 
 
 class FileLayer(Protocol):
-    """The calls to the operating system; the seam at which tests put full disks and bad sectors. All may block."""
+    """Calls to the operating system; tests replace it to simulate full disks and bad sectors. All calls may block."""
 
     def create(self, path: Path) -> int:
-        """Make a new file to write and read, for this user only; return its descriptor."""
+        """Make a new file for reading and writing by this user only; return its descriptor."""
         ...
 
     def write(self, descriptor: int, pieces: Sequence[Any], offset: int) -> int:
-        """Write pieces at `offset`; return how many bytes of them were written."""
+        """Write pieces at `offset`; return the number of bytes written."""
         ...
 
     def read(self, descriptor: int, targets: Sequence[memoryview], offset: int) -> int:
-        """Fill `targets`, one after the other, from `offset` on; return how many bytes there were."""
+        """Fill `targets` in order from `offset` on; return the number of bytes read."""
         ...
 
     def open(self, path: Path) -> tuple[int, int]:
-        """Open a file to read, no link; return its descriptor and its size."""
+        """Open a file, but no link, for reading; return its descriptor and its size."""
         ...
 
     def rename(self, path: Path, new_path: Path) -> None:
-        """Give a file another name, at once or not at all."""
+        """Rename a file atomically."""
         ...
 
     def close(self, descriptor: int) -> None:
@@ -60,7 +60,7 @@ class FileLayer(Protocol):
 
 
 class OsFileLayer:
-    """The real one."""
+    """FileLayer that calls the operating system."""
 
     def create(self, path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -83,7 +83,7 @@ class OsFileLayer:
 
 
 class SpillFile:
-    """One file that grows at its end. Written to by one thread at a time, read by any that retained it."""
+    """One file that grows at its end. One thread at a time writes; any thread that retained it reads."""
 
     def __init__(
         self, path: Path, descriptor: int, size: int, layer: FileLayer, submit_to_disk: SubmitToDisk
@@ -93,41 +93,48 @@ class SpillFile:
         self._descriptor = descriptor
         self._layer = layer
         self._submit_to_disk = submit_to_disk
-        # Guards the count: readers let go on the network thread, the task's thread and the I/O pool.
+        # Guards the count: readers release it on the network thread, the task's thread and the I/O pool.
         self._lock = threading.Lock()
         self._user_count = 1
 
     @classmethod
     def create(cls, path: Path, layer: FileLayer, submit_to_disk: SubmitToDisk) -> "SpillFile":
-        """Make a new, empty file. StorageError."""
+        """Make a new, empty file. StorageError if that fails."""
         try:
             descriptor = layer.create(path)
         except OSError as error:
-            raise StorageError(str(path), f"it cannot be made: {describe(error)}") from error
+            raise StorageError(
+                str(path), f"the file cannot be created: {describe(error)}"
+            ) from error
         return cls(path, descriptor, 0, layer, submit_to_disk)
 
     @classmethod
     def open(cls, path: Path, layer: FileLayer, submit_to_disk: SubmitToDisk) -> "SpillFile":
-        """Open a file that is there, to read it. StorageError."""
+        """Open an existing file for reading. StorageError if that fails."""
         try:
             descriptor, size = layer.open(path)
         except OSError as error:
-            raise StorageError(str(path), f"it cannot be opened: {describe(error)}") from error
+            raise StorageError(
+                str(path), f"the file cannot be opened: {describe(error)}"
+            ) from error
         return cls(path, descriptor, size, layer, submit_to_disk)
 
     def append(self, pieces: Sequence[Any]) -> int:
-        """Write pieces at the end; return the offset at which they begin. StorageError, as on a full disk."""
+        """Write pieces at the end; return their offset. StorageError, for example on a full disk."""
         start = self.size
         for first in range(0, len(pieces), PIECES_PER_WRITE_MAX):
             self._write_fully(pieces[first : first + PIECES_PER_WRITE_MAX])
         return start
 
     def read(self, offset: int, length: int) -> pa.Buffer:
-        """Return `length` bytes from `offset` on, in aligned memory. StorageError."""
+        """Return `length` bytes from `offset` on, in aligned memory. StorageError if they cannot be read."""
         return self.read_parts(offset, [length])[0]
 
     def read_parts(self, offset: int, lengths: Sequence[int]) -> list[pa.Buffer]:
-        """Return neighbouring stretches from `offset` on, each in memory of its own, by one read. StorageError."""
+        """Return adjacent ranges from `offset` on, each in memory of its own, by one read.
+
+        StorageError if that fails.
+        """
         buffers = [pa.allocate_buffer(length) for length in lengths]
         targets: list[Any] = [memoryview(buffer).cast("B") for buffer in buffers]
         length = sum(lengths)
@@ -137,11 +144,12 @@ class SpillFile:
                 count = self._layer.read(self._descriptor, targets, offset + done)
             except OSError as error:
                 raise StorageError(
-                    str(self.path), f"it cannot be read: {describe(error)}"
+                    str(self.path), f"the file cannot be read: {describe(error)}"
                 ) from error
             if count == 0:
                 raise CorruptFileError(
-                    str(self.path), f"it ends at byte {offset + done} of {offset + length}"
+                    str(self.path),
+                    f"the file ends at byte {offset + done}, but {offset + length} bytes were expected",
                 )
             done += count
             if done < length:
@@ -149,21 +157,21 @@ class SpillFile:
         return buffers
 
     def rename(self, path: Path) -> None:
-        """Give it another name, at once or not at all. StorageError."""
+        """Rename the file atomically. StorageError if that fails."""
         try:
             self._layer.rename(self.path, path)
         except OSError as error:
             raise StorageError(
-                str(self.path), f"it cannot be renamed: {describe(error)}"
+                str(self.path), f"the file cannot be renamed: {describe(error)}"
             ) from error
         self.path = path
 
     def close(self) -> None:
-        """Close it without deleting it; for who is its only user."""
+        """Close the file without deleting it; for its only user."""
         self._layer.close(self._descriptor)
 
     def retain(self) -> bool:
-        """Become one more user of the file; False if it is gone."""
+        """Add one user of the file; return False if it is already deleted."""
         with self._lock:
             if self._user_count == 0:
                 return False
@@ -171,9 +179,9 @@ class SpillFile:
             return True
 
     def let_go(self) -> None:
-        """One user is done; the last one has the file deleted."""
+        """Remove one user; the last one has the file deleted."""
         with self._lock:
-            assert self._user_count > 0, f"{self.path} was let go once too often"
+            assert self._user_count > 0, f"{self.path} was released once too often"
             self._user_count -= 1
             is_last = self._user_count == 0
         if is_last:
@@ -187,7 +195,7 @@ class SpillFile:
                 written = self._layer.write(self._descriptor, left, self.size)
             except OSError as error:
                 raise StorageError(
-                    str(self.path), f"it cannot be written: {describe(error)}"
+                    str(self.path), f"the file cannot be written: {describe(error)}"
                 ) from error
             self.size += written
             total -= written
@@ -201,13 +209,13 @@ class SpillFile:
 
 
 class SpillDirectories:
-    """Gives files names in the configured directories, in turn; one folder in each, which goes with the TaskManager.
+    """Assigns file names in the configured directories in turn; uses one folder in each, deleted with the TaskManager.
 
-    Its folders are this process's alone, and files are never opened by name again: no seal is needed for what is there.
+    The folders belong to this process alone, and files are never opened by name again, so that they need no seal.
     """
 
     seal: FileSeal | None = None
-    """Seal of files that outlive their writer; None for others."""
+    """Seal for files that outlive their writer; None for others."""
 
     def __init__(
         self, parents: Sequence[Path], submit_to_disk: SubmitToDisk, layer: FileLayer
@@ -224,13 +232,13 @@ class SpillDirectories:
     def from_settings(
         cls, settings: Settings, submit_to_disk: SubmitToDisk, layer: FileLayer | None = None
     ) -> "SpillDirectories":
-        """Read the option."""
+        """Make the directories from the option."""
         names = [name.strip() for name in settings.get_option(TMP_DIRS).split(",")]
         parents = [Path(name) for name in names if name] or [Path(gettempdir())]
         return cls(parents, submit_to_disk, layer or OsFileLayer())
 
     def create_file(self, suffix: str) -> SpillFile:
-        """Make a new, empty file. StorageError."""
+        """Make a new, empty file. StorageError if that fails."""
         with self._lock:
             if not self._folders:
                 self._folders = [_make_folder(parent) for parent in self._parents]
@@ -252,7 +260,7 @@ class SpillDirectories:
 
 
 def describe(error: OSError) -> str:
-    """Return what went wrong without the path, which is said already."""
+    """Return the reason of an error without the path, which the message names already."""
     return error.strerror or str(error)
 
 
@@ -261,7 +269,7 @@ def _make_folder(parent: Path) -> Path:
         return make_scratch_folder("headrace-results-", parent)
     except OSError as error:
         raise StorageError(
-            str(parent), f"no folder can be made there: {describe(error)}"
+            str(parent), f"no folder can be created there: {describe(error)}"
         ) from error
 
 

@@ -1,9 +1,9 @@
-r"""StoredPartition: the life that all partitions in files share, whatever lies in the files and how.
+r"""StoredPartition: the lifecycle that all partitions in files share, whatever their file format.
 
     producing --finish--> readable --release--> released: no new consumer; those that read go on
-        \--fail-----------------------------> failed: consumers are told, the manager remembers why
+        \--fail-----------------------------> failed: consumers are told, the manager keeps the cause
 
-The files are deleted once the partition was released (or failed) and its last consumer has let go.
+The files are deleted once the partition was released (or failed) and its last consumer has detached.
 Source: Flink ResultPartition, BoundedBlockingResultPartition, SortMergeResultPartition.
 """
 
@@ -38,16 +38,16 @@ class PartitionStorage:
     read_memory: ReadMemory
 
     def close(self) -> None:
-        """End the I/O and delete every file. Idempotent."""
+        """End the I/O threads and delete every file. Idempotent."""
         self.io.close()
         self.directories.close()
 
 
 class StoredPartition(ResultPartition):
-    """Written to by one task; closed, failed, released or attached to from any thread.
+    """Base of partitions in files. One task writes; any thread may close, fail, release or attach to it.
 
-    Kinds say what is written (`emit`, `broadcast`, `emit_event`, `_complete`), where a consumer reads (`_cursor`) and
-    what is to be let go (`_discard`).
+    Subclasses implement writing (`emit`, `broadcast`, `emit_event`, `_complete`), reading (`_cursor`) and clean-up
+    (`_discard`).
     """
 
     def __init__(
@@ -71,26 +71,26 @@ class StoredPartition(ResultPartition):
 
     @property
     def queued_count(self) -> int:
-        """Elements that were read ahead."""
+        """Number of elements that were read ahead."""
         return sum(view.queued_count for view in tuple(self._views))
 
     @property
     def longest_queue(self) -> int:
-        """Elements that were read ahead for the consumer that has most of them."""
+        """Number of elements read ahead for the consumer that has most of them."""
         return max((view.queued_count for view in tuple(self._views)), default=0)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that were read ahead."""
+        """Number of bytes that were read ahead."""
         return sum(view.queued_bytes for view in tuple(self._views))
 
     @property
     def is_released(self) -> bool:
-        """Return whether no new consumer is admitted. Any thread."""
+        """Return whether new consumers are refused. Any thread."""
         return self._is_released
 
     def finish(self) -> None:
-        """Store the rest and end the partition. StorageError."""
+        """Store the remaining rows and end the partition. StorageError if they cannot be written."""
         if self.is_finished:
             return
         self.emit_event(EndOfPartition())
@@ -101,7 +101,7 @@ class StoredPartition(ResultPartition):
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
-        """Attach a consumer, of which there may be any number; before the end of the task they wait for it."""
+        """Attach a consumer; any number may attach, and before the end of the task they wait for it."""
         with self._lock:
             if self._failure is not None:
                 raise copy_of(self._failure)
@@ -121,7 +121,7 @@ class StoredPartition(ResultPartition):
         return view
 
     def serve_views(self) -> None:
-        """Have consumers read on: there is more than there was."""
+        """Let consumers read the elements that were added."""
         for view in tuple(self._views):
             self._read_loop.request(view)
 
@@ -130,7 +130,7 @@ class StoredPartition(ResultPartition):
         self._end(ProducerFailedError(str(self.partition_id), text), text)
 
     def close(self) -> None:
-        """Let the task go; what was finished stays, for any number of consumers, until it is released."""
+        """Release the partition for its task; a finished one stays, for any number of consumers, until `release`."""
         with self._lock:
             if self._is_closed:
                 return
@@ -138,7 +138,7 @@ class StoredPartition(ResultPartition):
         self.pool.destroy()
 
     def release(self) -> None:
-        """Withdraw the partition; consumers of a finished one may go on, those of an unfinished one are told."""
+        """Withdraw the partition: consumers of a finished one may go on, those of an unfinished one are told."""
         if not self.is_finished:
             text = "the partition was released"
             self._end(ProducerFailedError(str(self.partition_id), text), None)
@@ -152,7 +152,7 @@ class StoredPartition(ResultPartition):
         self._manager.forget(self)
 
     def _end(self, failure: NetworkError, recorded: str | None) -> None:
-        """End without a result; `recorded` is what consumers that come late are to be told."""
+        """End without a result; `recorded` is the cause to tell consumers that come late."""
         with self._lock:
             if self._is_closed or self._is_released:
                 return
@@ -175,11 +175,11 @@ class StoredPartition(ResultPartition):
 
     @abstractmethod
     def _complete(self) -> None:
-        """Make everything that was emitted readable. By the task's thread."""
+        """Make everything emitted readable. Task's thread."""
 
     @abstractmethod
     def _cursor(self, index: int) -> SubpartitionCursor:
-        """A reader of one subpartition, from its beginning, that keeps the files it needs. Lock held."""
+        """Return a reader of one subpartition from its beginning, which retains the files it needs. Lock held."""
 
     @abstractmethod
     def _discard(self) -> None:

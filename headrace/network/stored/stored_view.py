@@ -1,7 +1,7 @@
-"""StoredView: one consumer of a partition that lies in files, with the few batches that were read ahead for it.
+"""StoredView: one consumer's reader of a partition in files, with the batches read ahead for it.
 
-The consumer's thread only takes from a queue; the I/O pool fills it, through the consumer's SubpartitionCursor. What is
-in memory counts against one budget for the whole TaskManager, by which `may_read` and `read_size` decide.
+The consumer's thread only takes from a queue; the I/O pool fills it through the consumer's SubpartitionCursor. Batches
+in memory count against one budget of the whole TaskManager, on which `may_read` and `read_size` decide.
 Source: Flink SortMergeSubpartitionReader.
 """
 
@@ -36,24 +36,25 @@ BATCH_SHUFFLE_READ_SIZE: Final = ConfigOption(
 )  # fmt: skip
 
 READ_AHEAD_BYTES: Final = 4 << 20
-"""Bytes that one consumer may have waiting in memory before it is read for again."""
+"""Number of bytes queued for a consumer at which reading for it pauses."""
 READ_BYTES: Final = 1 << 20
-"""Bytes that are read in one go, where they lie together."""
+"""Number of bytes read at once if they are contiguous."""
 SHORT_READ_BYTES: Final = 528 << 10
-"""The same where memory is short: a little more than one stored batch."""
+"""Number of bytes read at once while memory is short: a little more than one stored batch."""
 STRETCH_BYTES: Final = 2 << 20
-"""Bytes that are read in one go for consumers whose parts lie side by side."""
+"""Number of bytes read at once for consumers whose parts are adjacent."""
 ASK_BELOW_BYTES: Final = READ_AHEAD_BYTES // 2
-"""A consumer asks for more when it has so much left: in large steps, as asking has its price too."""
+"""Number of queued bytes below which a consumer requests more; large steps, because a request has its cost."""
 R = TypeVar("R")
 
 
 class ReadCandidate(msgspec.Struct, Generic[R], frozen=True, gc=False):
-    """A consumer that can be read for: bytes that wait for it, and where in the file it goes on.
+    """A consumer that wants data: its queued bytes and its next file offset.
 
-    `length`: bytes that it would read there, or 0 where nobody can read them with it.
+    `length`: bytes that it would read there, or 0 if they cannot be read together with others.
 
-    Made for every consumer in every sweep, which is why it is no dataclass: those of 512 took a tenth of the reading.
+    Made for every consumer in every sweep, so it is no dataclass: those of 512 consumers took a tenth of the reading
+    time.
     """
 
     reader: R
@@ -62,12 +63,12 @@ class ReadCandidate(msgspec.Struct, Generic[R], frozen=True, gc=False):
     length: int
 
 
-class Stretch:
-    """Adjacent parts of one file, `extents`, that are read together for several consumers. By one thread.
+class CoalescedRead:
+    """Adjacent parts of one file, `extents`, that are read together for several consumers. Used by one thread.
 
-    With hundreds of consumers each has little of a region. The adjacent parts of those that wait are read by one system
-    call, when the first of them is asked for, into separate memory for each consumer, so that none holds the memory of
-    another. Source: Flink PartitionedFileReader, which reads a region buffer by buffer.
+    With hundreds of consumers each owns little of a region. The adjacent parts of those that wait are read by one
+    system call, when the first of them is requested, into separate memory for each consumer, so that none holds the
+    memory of another. Source: Flink PartitionedFileReader, which reads a region buffer by buffer.
     """
 
     def __init__(self, extents: Sequence[Extent]) -> None:
@@ -75,10 +76,10 @@ class Stretch:
         self._parts: dict[Extent, pa.Buffer] | None = None
 
     def read(self, file: SpillFile, offset: int, length: int) -> pa.Buffer:
-        """Return `length` bytes from `offset` on, in aligned memory. StorageError.
+        """Return `length` bytes from `offset` on, in aligned memory. StorageError if they cannot be read.
 
-        By itself where that is not one of the extents, or where not all of them can be read: nobody is to suffer
-        from the bad sector of another.
+        Reads them alone if they are not one of the extents, or if the joint read fails: a bad sector of one consumer
+        must not affect others.
         """
         wanted = Extent(offset, length)
         if self._parts is None:
@@ -107,15 +108,15 @@ class SubpartitionCursor(Protocol):
         ...
 
     def next_length(self, limit_bytes: int) -> int:
-        """Bytes of the file that `read` takes from there on, or 0 where it is not one stretch of it. Any thread."""
+        """Return the bytes that `read` takes from that offset on, or 0 if they are not contiguous. Any thread."""
         ...
 
     def read(
-        self, limit_bytes: int, stretch: Stretch | None = None
+        self, limit_bytes: int, stretch: CoalescedRead | None = None
     ) -> Sequence[StoredElement | UndecodedElement]:
-        """Return about `limit_bytes` of elements, one at least, and move on. One thread at a time. StorageError.
+        """Return about `limit_bytes` of elements, at least one, and advance. One thread at a time.
 
-        `stretch`: what is read for several consumers together.
+        `stretch`: a read shared by several consumers. StorageError if the file cannot be read.
         """
         ...
 
@@ -125,7 +126,7 @@ class SubpartitionCursor(Protocol):
 
 
 class ReadMemory:
-    """Bytes that were read ahead for all consumers of a TaskManager."""
+    """Counts the bytes read ahead for all consumers of a TaskManager."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes: Final = limit_bytes
@@ -134,14 +135,17 @@ class ReadMemory:
         self.used_bytes = 0
 
     def add(self, size_bytes: int) -> None:
-        """Count bytes in; negative numbers count them out."""
+        """Add `size_bytes` to the count; a negative number subtracts."""
         with self._lock:
             self.used_bytes += size_bytes
-            assert self.used_bytes >= 0, "more was given back than was read"
+            assert self.used_bytes >= 0, "more bytes were returned than were read"
 
 
 class StoredView:
-    """A ResultSubpartitionView. `poll` belongs to the consumer's thread, `fill` to the I/O pool, the rest to any."""
+    """ResultSubpartitionView of a stored partition.
+
+    `poll` is called on the consumer's thread, `fill` on the I/O pool, the rest on any.
+    """
 
     def __init__(
         self,
@@ -167,17 +171,17 @@ class StoredView:
         self._failure: NetworkError | None = None
         self._is_reading = False
         self._is_released = False
-        # Of the I/O pool: elements that the consumer has already.
+        # Used by the I/O pool: number of elements that the consumer already has.
         self._passed_over = first_element
 
     @property
     def queued_count(self) -> int:
-        """Elements that were read ahead; a failure waits behind them, and counts."""
+        """Number of elements read ahead; a failure is queued behind them, and counts."""
         return len(self._queue) + (self._failure is not None)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that were read ahead."""
+        """Number of bytes that were read ahead."""
         return self._queued_bytes
 
     @property
@@ -187,7 +191,7 @@ class StoredView:
 
     @property
     def backlog(self) -> int:
-        """Segments of what was read ahead."""
+        """Number of segments that the elements read ahead occupy."""
         return self._backlog
 
     def poll(self, credit: int) -> Element | Stalled | None:
@@ -214,13 +218,13 @@ class StoredView:
         raise AssertionError("a stored partition has no event that blocks upstream")
 
     def acknowledge_all_data(self) -> None:
-        """Do nothing: the producer does not wait for it."""
+        """Do nothing: the producer does not wait for the acknowledgement."""
 
     def notify_in_flight_rows(self, in_flight_rows: int) -> None:
-        """Do nothing: the read memory bounds what is in flight."""
+        """Do nothing: the read memory bounds the rows in flight."""
 
     def candidate(self) -> ReadCandidate["StoredView"] | None:
-        """Return this view as a candidate for the read scheduler, or None while nothing is to be read for it."""
+        """Return this view as a candidate for the read scheduler, or None while it needs no read."""
         with self._lock:
             offset = self._offset_to_read()
             if offset is None:
@@ -228,18 +232,18 @@ class StoredView:
             length = self._cursor.next_length(self._read_size())
             return ReadCandidate(self, self._queued_bytes, offset, length)
 
-    def fill(self, stretch: Stretch | None = None) -> None:
-        """Read on and tell the consumer, as long as it is to be read for. On a thread that may block.
+    def fill(self, stretch: CoalescedRead | None = None) -> None:
+        """Read for the consumer and notify it, as long as it needs data. On a thread that may block.
 
-        Several reads in a row, as the disk is fastest where it goes on; `stretch` is for the first of them.
+        Makes several reads in a row, because contiguous reads are fastest; `stretch` is for the first of them.
         """
         size = 0
         while size < STRETCH_BYTES and (added := self._read(stretch)):
             size += added
             stretch = None
 
-    def _read(self, stretch: Stretch | None) -> int:
-        """Read once, unless nothing is to be read; return how many bytes were added."""
+    def _read(self, stretch: CoalescedRead | None) -> int:
+        """Read once if needed; return the number of bytes added."""
         with self._lock:
             if self._offset_to_read() is None:
                 return 0
@@ -255,7 +259,7 @@ class StoredView:
         except NetworkError as error:
             failure = copy_of(error)
         except Exception as error:
-            # A mistake of ours, or no memory: its consumer must hear of it, or it would wait for ever.
+            # A bug, or no memory: the consumer must get the error, or it would wait for ever.
             _LOG.exception("reading a stored result failed")
             failure = StorageError("(being read)", f"{type(error).__name__}: {error}")
         with self._lock:
@@ -271,7 +275,7 @@ class StoredView:
         return added
 
     def fail(self, error: NetworkError) -> None:
-        """The producer failed before it had finished: what was read ahead is dropped too."""
+        """Fail the view because the producer failed before it had finished; drop elements read ahead."""
         with self._lock:
             self._failure = self._failure or copy_of(error)
             dropped = self._drop()
@@ -291,7 +295,7 @@ class StoredView:
         self._on_released(self)
 
     def _offset_to_read(self) -> int | None:
-        """Return the file offset of the next read, or None while nothing is to be read. Lock held."""
+        """Return the file offset of the next read, or None while no read is needed. Lock held."""
         if self._is_released or self._is_reading or self._failure is not None:
             return None
         if not may_read(self._queued_bytes, self._memory.used_bytes, self._memory.limit_bytes):
@@ -302,7 +306,7 @@ class StoredView:
         try:
             self._listener()
         except Exception:
-            # One consumer's mistake, on a thread that reads for all: others must not miss what they are told next.
+            # An error of one consumer on a thread that reads for all: others must still be notified.
             _LOG.exception("a consumer of a stored result failed when it was told of rows")
 
     def _decoded(self, element: UndecodedElement) -> Element:
@@ -336,13 +340,13 @@ class StoredView:
         return dropped
 
     def _pass_over(self, elements: list[Element | UndecodedElement]) -> None:
-        """Take away what the consumer has already. NetworkError where it claims more than there is."""
+        """Remove the elements that the consumer already has. NetworkError if it claims more than exist."""
         passed = min(self._passed_over, len(elements))
         self._passed_over -= passed
         del elements[:passed]
         if self._passed_over and self._cursor.next_offset is None:
             raise NetworkError(
-                f"a consumer wants to read on {self._passed_over} elements behind the end of a stored result"
+                f"a consumer asks for data {self._passed_over} elements beyond the end of a stored result"
             )
 
     def _to_elements(
@@ -350,7 +354,7 @@ class StoredView:
     ) -> Sequence[Element | UndecodedElement]:
         if isinstance(stored, UndecodedElement):
             if self._segment_size == LOCAL_SEGMENT_BYTES and not stored.is_compressed:
-                # The task looks at the bytes next, and has them in its caches then. Here each checksum, of some
+                # The task reads the bytes next, and has them in its caches then. Here each checksum, of some
                 # microseconds, would have two threads contend for the interpreter.
                 return [stored]
             stored = stored.decode()
@@ -358,7 +362,7 @@ class StoredView:
             return [QueuedEvent(stored)]
         pieces = [stored]
         if self._segment_size != LOCAL_SEGMENT_BYTES:
-            # Here, on the I/O pool, so that the network thread only moves bytes.
+            # Here, on the I/O pool, so that the network thread only copies bytes.
             pieces = stored.cut(self._segment_size)
             for piece in pieces:
                 piece.body()
@@ -369,7 +373,7 @@ class StoredView:
 
 
 def _measure(element: Element | UndecodedElement) -> tuple[int, int]:
-    """Return what it costs in segments, and its bytes in memory; what is decoded later is one, of this process."""
+    """Return the cost in segments and the bytes in memory; an element decoded later costs one segment."""
     if isinstance(element, DataElement):
         return element.cost, element.sealed.size_bytes
     if isinstance(element, UndecodedElement) and element.size_bytes:
@@ -378,14 +382,14 @@ def _measure(element: Element | UndecodedElement) -> tuple[int, int]:
 
 
 def read_size(used_bytes: int, limit_bytes: int) -> int:
-    """Return how much to read in one go: less where memory is short, though one element in any case."""
+    """Return the bytes to read at once: fewer while memory is short."""
     return READ_BYTES if used_bytes + READ_BYTES <= limit_bytes else SHORT_READ_BYTES
 
 
 def may_read(queued_bytes: int, used_bytes: int, limit_bytes: int) -> bool:
-    """Return whether to read for a consumer with `queued_bytes` waiting; `used_bytes` of `limit_bytes` are in use.
+    """Return whether to read for a consumer with `queued_bytes`, while `used_bytes` of `limit_bytes` are in use.
 
-    Who has nothing may always read: memory is bounded by the limit and one short read for each consumer, and nobody
-    waits for memory that another one holds.
+    A consumer with an empty queue may always read: memory is bounded by the limit and one short read per consumer, and
+    no consumer waits for memory that another one holds.
     """
     return queued_bytes == 0 or (queued_bytes < READ_AHEAD_BYTES and used_bytes < limit_bytes)

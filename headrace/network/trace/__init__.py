@@ -1,5 +1,5 @@
-"""A tiny exchange run in slow motion, with every frame and every account written down; for learners and their docs.
+"""A tiny exchange that runs step by step and records every frame and credit account; for learners and the docs.
 
-Neighbours: observes `headrace/network`, changes nothing of it; `headrace/cli` prints what comes out.
-Start reading: `steps` (what is written down), then `exchange` (who runs it).
+Neighbours: observes `headrace/network` without changing it; `headrace/cli` prints the steps.
+Start reading: `steps` (the records), then `exchange` (the run).
 """

@@ -1,9 +1,9 @@
 """TracedExchange: a producer, a consumer and the real exchange between them, on one thread, one event at a time.
 
 TaskManager A writes rows, one per batch; TaskManager B reads them through a gate. Environments, partitions, gates,
-sessions, frames, credits and pools are those of production; only the carrier is the simulated one. Nothing happens by
-itself: each step lets one thing happen (a frame arrives, a task writes, a task takes) and runs what follows from it
-until all is quiet.
+sessions, frames, credits and pools are those of production; only the transport is simulated. Nothing happens by
+itself: each step triggers one event (a frame arrives, a task writes, a task takes a batch) and runs its consequences
+to their end.
 """
 
 from collections import deque
@@ -59,7 +59,7 @@ _SECRET: Final = bytes(32)
 _NUMBERS: Final = BatchType(Types.LONG())
 _DATA_SET: Final = IntermediateDataSetId(b"d" * 16)
 _TRACED: Final = 0
-"""The channel that is written to; the others belong to producers that have nothing to say."""
+"""Number of the channel that is written to; the producers of the other channels send no rows."""
 _STEPS_MAX: Final = 100_000
 
 
@@ -86,7 +86,7 @@ class _Call:
 
 
 class _StandingTime:
-    """Runs what is due now. Time stands still, so what is scheduled for later (time-outs, retries) never comes."""
+    """Runs callbacks that are due now. Time stands still, so callbacks scheduled for later never run."""
 
     def __init__(self) -> None:
         self.clock: Final = ManualClock()
@@ -111,7 +111,7 @@ def trace_exchange(settings: TraceSettings) -> list[TraceStep]:
 
 
 class TracedExchange:
-    """One run."""
+    """Runs one traced exchange."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self._settings = settings
@@ -135,7 +135,7 @@ class TracedExchange:
         self._has_ended = False
 
     def run(self) -> list[TraceStep]:
-        """Let everything happen; return what was written down."""
+        """Run all events and return their steps."""
         self._happen(self._write())
         self._gate.request_partitions()
         self._happen("B's task asks for its partitions: B dials A")
@@ -148,7 +148,7 @@ class TracedExchange:
         return self._steps
 
     def _next_event(self) -> Callable[[], str] | None:
-        """Choose among what can happen now; None at the end."""
+        """Choose among the possible events; None at the end."""
         arrivals = [
             lambda role=role: self._arrive(role)
             for role in (Role.ACCEPTOR, Role.DIALLER)
@@ -173,7 +173,7 @@ class TracedExchange:
         )
 
     def _write(self) -> str:
-        """A's task writes as long as it finds room: each row is a batch of its own, as with a buffer timeout of 0."""
+        """Let A's task write while it finds room; each row is a batch of its own, as with a buffer timeout of 0."""
         first = self._written_count
         while self._can_write():
             column = pa.array(np.arange(self._written_count, self._written_count + 1))
@@ -191,13 +191,13 @@ class TracedExchange:
 
     def _take(self) -> str:
         element = self._gate.poll()
-        # The task's turn is over, as where it finds nothing more to take.
+        # The task's turn is over, as if it found nothing more to take.
         self._receiver.flush()
         if isinstance(element, BatchElement):
             row = element.batch.columns().column(0)[0].as_py()
             return f"B's task takes the batch with row {row}"
         if element is None:
-            return "B's task looks, and finds nothing"
+            return "B's task polls and finds nothing"
         return f"B's task takes {type(element.event).__name__} of channel {element.channel_index}"
 
     def _end(self) -> str:
@@ -208,7 +208,7 @@ class TracedExchange:
         return "A's tasks have finished"
 
     def _happen(self, text: str) -> None:
-        """Run what follows from an event, and write down how things stand."""
+        """Run the consequences of an event, and record the resulting state."""
         self._time.settle()
         session = self._producer_transport.session
         if session is not None and self._sender is None:
@@ -240,7 +240,7 @@ class TracedExchange:
         )
 
     def _is_pool_whole(self) -> bool:
-        """Return whether every floating segment, and every exclusive one of an open channel, is somewhere."""
+        """Return whether every floating segment, and every exclusive one of an open channel, is accounted for."""
         credits = self._receiver.credits
         floating = credits.idle_floating + sum(
             account.idle_floating + account.held_floating for account in credits.accounts

@@ -1,6 +1,6 @@
-"""SimulatedTransport: TaskManagers of one process and one thread, whose bytes travel as long as the simulation says.
+"""SimulatedTransport: connects TaskManagers of one process and one thread, with simulated delays.
 
-The same endpoints, frames and sessions as over sockets; only the carrier differs. Order is kept per direction of a
+Endpoints, frames and sessions are the same as over sockets. Order is kept per direction of a
 connection. Give every CreditBasedShuffleEnvironment of the simulation one `for_task_manager(...)` of the same network,
 and NeverWait as its wait strategy.
 """
@@ -26,23 +26,23 @@ from headrace.network.transport.connection_manager import (
 from headrace.network.wire.framing import Body
 
 Schedule = Callable[[float, Callable[[], None]], Cancellable]
-"""Run a callback after so many milliseconds of virtual time."""
+"""Runs a callback after the given ms of virtual time."""
 LinkDelay = Callable[[str, str], float]
-"""Milliseconds that bytes take from one TaskManager to another."""
+"""Returns the delay in ms of bytes from one TaskManager to another."""
 
 
 class Relay(Protocol):
     """Relay between the two sides of one connection: observes, delays or changes the bytes that pass."""
 
     def carry(self, role: Role, data: bytes) -> None:
-        """The side of this role has sent `data`, or, where that is empty, its last: deliver what is to arrive."""
+        """Handle `data` sent by the side of this role, empty at its end, by delivering the bytes that should arrive."""
         ...
 
 
 LetArrive = Callable[[Role, bytes], None]
-"""Let bytes that the side of this role sent arrive at the other; no bytes are the end of the stream."""
+"""Delivers bytes from the side of this role to the other side; empty bytes end the stream."""
 CreateRelay = Callable[[str, str, LetArrive], Relay]
-"""Makes the relay of a new connection, from the names of dialler and acceptor and the way to deliver."""
+"""Makes the relay of a new connection from the names of dialler and acceptor and the delivery function."""
 
 _WRITE_BUDGET_BYTES: Final = 1 << 20
 
@@ -52,7 +52,7 @@ def _no_delay(source: str, target: str) -> float:
 
 
 class SimulatedNetwork:
-    """The TaskManagers that can reach each other."""
+    """Set of TaskManagers that can reach each other."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class SimulatedNetwork:
         return SimulatedTransport(self)
 
     def kill(self, name: str) -> None:
-        """Let a TaskManager vanish: nothing it sends arrives any more, and its peers notice."""
+        """Remove a TaskManager: its bytes no longer arrive, and its peers notice."""
         transport = self.transports.pop(name, None)
         if transport is not None:
             transport.vanish()
@@ -87,7 +87,7 @@ class SimulatedTransport:
 
     @property
     def host(self) -> TransportHost:
-        """The environment it serves."""
+        """Environment that the transport serves."""
         assert self._host is not None
         return self._host
 
@@ -107,7 +107,7 @@ class SimulatedTransport:
         if self.peers.use(name, on_ready, on_error):
             peer = self._network.transports.get(name)
             if peer is None:
-                self.peers.dial_failed(name, "there is no such task manager")
+                self.peers.dial_failed(name, "no task manager has this name")
                 return
             near = _SimulatedConnection(self._network, self, name, Role.DIALLER)
             far = _SimulatedConnection(self._network, peer, self.host.name, Role.ACCEPTOR)
@@ -139,18 +139,18 @@ class SimulatedTransport:
             connection.cut()
 
     def established(self, connection: PeerConnection, name: str, session: Session) -> None:
-        """A connection can be used."""
+        """Record that a connection is established."""
         self.peers.established(self.host.name, connection, name, session)
 
     def ended(self, connection: "_SimulatedConnection", error: NetworkError) -> None:
-        """A connection is gone."""
+        """Remove a connection that has ended."""
         self._connections.remove(connection)
         dialled = connection.peer if connection.role is Role.DIALLER else None
         self.peers.ended(connection, dialled, str(error))
 
 
 class _SimulatedConnection:
-    """One side of a connection. See Link."""
+    """One side of a connection; a Link."""
 
     def __init__(
         self, network: SimulatedNetwork, transport: SimulatedTransport, peer: str, role: Role
@@ -161,7 +161,7 @@ class _SimulatedConnection:
         self.role: Final = role
         self._is_wake_pending = False
         self._is_ended = False
-        # What is on its way here. Each arrival takes the oldest: delays may differ, the order may not.
+        # Bytes in flight to this side. Each arrival takes the oldest: delays may differ, the order may not.
         self._inbox: deque[Callable[[], None]] = deque()
         self.other: _SimulatedConnection | None = None
         self.relay: Relay | None = None
@@ -184,7 +184,7 @@ class _SimulatedConnection:
             self._network.schedule(0, self._flush)
 
     def close(self) -> None:
-        """Leave on purpose."""
+        """Close the connection on purpose."""
         if not self._is_ended:
             self._say(self._endpoint.farewell())
             self._end(ConnectionLostError(self._peer, "closed by this side"))
@@ -195,14 +195,16 @@ class _SimulatedConnection:
             other, self.other, self.relay = self.other, None, None
             self._end(ConnectionLostError(self._peer, "this side vanished"))
             if other is not None:
-                other._later(lambda: other._end(ConnectionLostError(other.peer, "it vanished")))
+                other._later(
+                    lambda: other._end(ConnectionLostError(other.peer, "the peer vanished"))
+                )
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of the other side."""
+        """Process bytes of the other side."""
         if self._is_ended:
             return
         if not data:
-            self._end(ConnectionLostError(self._peer, "it was closed unexpectedly"))
+            self._end(ConnectionLostError(self._peer, "the connection was closed unexpectedly"))
             return
         view = memoryview(data)
         try:
@@ -229,7 +231,7 @@ class _SimulatedConnection:
             self._say(output)
 
     def arrive_later(self, data: bytes) -> None:
-        """Have bytes of the other side received after the delay of this direction."""
+        """Receive bytes of the other side after the delay of this direction."""
         self._later(lambda: self.receive(data))
 
     def _say(self, output: list[Body]) -> None:
@@ -244,7 +246,7 @@ class _SimulatedConnection:
             self.other.arrive_later(data)
 
     def _later(self, callback: Callable[[], None]) -> None:
-        """Run what comes from the peer after the delay of this direction."""
+        """Run a callback of the peer after the delay of this direction."""
         self._inbox.append(callback)
         delay_ms = self._network.delay_ms(self._peer, self._transport.host.name)
         self._network.schedule(delay_ms, self._arrive)

@@ -21,7 +21,7 @@ CONSUMER: Final = "B"
 
 @dataclass(frozen=True)
 class SentFrame:
-    """A frame that left; `fields` are its header's, and the length of its body."""
+    """A sent frame; `fields` are its header's fields and the length of its body."""
 
     source: str
     target: str
@@ -40,7 +40,10 @@ class SentFrame:
 
 @dataclass(frozen=True)
 class Reading:
-    """The accounts of the traced channel at one moment, in segments; the columns of the network reference's example."""
+    """Credit accounts of the traced channel at one moment, in segments.
+
+    The columns of the example in the network reference.
+    """
 
     sender_credit: int
     queue: int
@@ -56,16 +59,17 @@ class Reading:
 
     @property
     def is_balanced(self) -> bool:
-        """The conservation law: what the sender may send or has sent is what the receiver has set aside."""
+        """Return whether credit is conserved: credit plus data in flight equals the receiver's idle segments."""
         known = self.sender_credit + self.data_in_flight + self.credit_in_flight + self.unannounced
         return known == self.idle_exclusive + self.idle_floating
 
 
 @dataclass(frozen=True)
 class TraceStep:
-    """Something happened, frames left because of it, and then the accounts stood as `reading` says.
+    """Event of a trace: `text` describes it, frames were sent because of it, and `reading` has the accounts after it.
 
-    `reading` is None while the channel is not open at both ends. `is_lawful`: the law, and no segment gained or lost.
+    `reading` is None while the channel is not open at both ends. `is_lawful`: credit is conserved, and no segment is
+    gained or lost.
     """
 
     number: int
@@ -76,7 +80,7 @@ class TraceStep:
 
 
 def frame_text(frame: Frame) -> str:
-    """Return a frame in a few words, with the fields that flow control is about."""
+    """Return a short description of a frame, with the fields that concern flow control."""
     match frame:
         case PartitionRequest():
             return f"PartitionRequest of channel {frame.channel}, credit {frame.initial_credit}"
@@ -99,7 +103,7 @@ def frame_text(frame: Frame) -> str:
 
 
 def frame_fields(frame: Frame) -> dict[str, Any]:
-    """Return the fields of a frame as plain values; of a body its length, of bytes their hexadecimal digits."""
+    """Return the fields of a frame as plain values, the length of a body, and bytes as hexadecimal digits."""
     fields: dict[str, Any] = {}
     for name in frame.__struct_fields__:
         value = getattr(frame, name)

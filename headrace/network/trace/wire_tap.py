@@ -33,7 +33,7 @@ class WireTap:
 
     def create_relay(self, dialler: str, acceptor: str, deliver: LetArrive) -> "WireTap":
         """Return the relay of the only connection."""
-        assert self._deliver is None, f"{dialler} dials {acceptor} a second time"
+        assert self._deliver is None, f"{dialler} dialled {acceptor} a second time"
         self._deliver = deliver
         return self
 
@@ -45,23 +45,23 @@ class WireTap:
             self._sent.append(SentFrame.of(source, target, cut.frame))
 
     def take_sent(self) -> tuple[SentFrame, ...]:
-        """Return the frames that left since the last call."""
+        """Return the frames sent since the last call."""
         sent, self._sent = tuple(self._sent), []
         return sent
 
     def waiting_from(self, role: Role) -> int:
-        """Frames on their way from this side."""
+        """Number of frames in flight from this side."""
         return len(self._on_wire[role])
 
     def arrive(self, role: Role) -> Frame:
-        """Let the oldest frame of this side arrive; return it."""
+        """Deliver the oldest frame in flight from this side and return it."""
         assert self._deliver is not None
         frame, raw = self._on_wire[role].popleft()
         self._deliver(role, raw)
         return frame
 
     def data_in_flight(self, channel: int) -> int:
-        """Segments of the channel's data that have left and not arrived."""
+        """Segments of the channel's data in flight."""
         return sum(
             frame.credit_count
             for frame, _ in self._on_wire[Role.ACCEPTOR]
@@ -69,7 +69,7 @@ class WireTap:
         )
 
     def credit_in_flight(self, channel: int) -> int:
-        """Credit of the channel that has left and not arrived."""
+        """Credit of the channel in flight."""
         credit_count = 0
         for frame, _ in self._on_wire[Role.DIALLER]:
             if isinstance(frame, AddCredit) and frame.channel == channel:
@@ -80,14 +80,14 @@ class WireTap:
 
 
 class TappedTransport(SimulatedTransport):
-    """A simulated transport that remembers the session with its peer."""
+    """Simulated transport that keeps the session with its peer."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
         super().__init__(network)
         self.session: PeerSession | None = None
 
     def established(self, connection: PeerConnection, name: str, session: Session) -> None:
-        """A connection can be used."""
+        """Keep the session of a connection that is established."""
         if isinstance(session, PeerSession):
             self.session = session
         super().established(connection, name, session)

@@ -1,7 +1,7 @@
-"""BlockingConnection: frames over a blocking socket, for a thread that has nothing else to do.
+"""BlockingConnection: frames over a blocking socket, for a thread that has no other work.
 
-For whoever pushes: a Spark task with a DataFrame, a task with a result for a shuffle service. No thread of its own;
-waiting is back pressure. Same host means Unix socket, else TCP, with TLS where the cluster has it.
+Used to push data: by a Spark task with a DataFrame, or a task with a result for a shuffle service. It has no thread;
+waiting is back pressure. On the same host it uses a Unix socket, otherwise TCP, with TLS if the cluster uses it.
 """
 
 import contextlib
@@ -23,13 +23,14 @@ from headrace.network.wire.handshake import Handshake
 
 CONNECT_TIMEOUT_S: Final = 30.0
 _LEAVING_TIMEOUT_S: Final = 1.0
-"""A peer that does not read need not hear that this side leaves."""
+"""Seconds for which to try to send Close to a peer that does not read."""
 
 
 class BlockingConnection:
-    """Connects and proves itself at once, as `name`. ConnectionLostError; HandshakeError.
+    """Connects and authenticates as `name` when it is made.
 
-    One thread sends and receives; `abort` may be called by any.
+    ConnectionLostError if that fails; HandshakeError if a side refuses. One thread sends and receives; `abort` may be
+    called on any.
     """
 
     def __init__(
@@ -51,7 +52,10 @@ class BlockingConnection:
             raise
 
     def send(self, message: Frame, timeout_s: float | None = None) -> None:
-        """Write a frame, waiting where the peer does not read. ConnectionLostError; TimeoutError as `receive`."""
+        """Write a frame, and wait while the peer does not read.
+
+        ConnectionLostError if the connection ended; TimeoutError after `timeout_s`.
+        """
         self._socket.settimeout(timeout_s)
         has_checksum = self._has_checksums and message.HAS_CHECKSUM
         self._send_all(encode(message, with_checksum=has_checksum))
@@ -59,11 +63,14 @@ class BlockingConnection:
 
     @property
     def has_frames(self) -> bool:
-        """Return whether `receive` returns without waiting."""
+        """Return whether `receive` would return without waiting."""
         return bool(self._frames)
 
     def receive(self, timeout_s: float | None = None) -> Frame:
-        """Return the next frame of the peer, waiting for it. NetworkError; TimeoutError, then it can only be closed."""
+        """Return the next frame of the peer, and wait for it.
+
+        NetworkError if the connection failed; TimeoutError after `timeout_s`, then the connection can only be closed.
+        """
         if timeout_s is None or self._frames:
             return self._receive()
         self._socket.settimeout(timeout_s)
@@ -80,18 +87,18 @@ class BlockingConnection:
                     raise
                 raise ConnectionLostError(self.peer, str(error)) from error
             if not count:
-                raise ConnectionLostError(self.peer, "it closed the connection")
+                raise ConnectionLostError(self.peer, "the peer closed the connection")
             self._frames.extend(self._assembler.received(count))
         return self._frames.popleft()
 
     def close(self) -> None:
-        """Leave on purpose. Idempotent."""
+        """Send Close and close the connection. Idempotent."""
         with contextlib.suppress(NetworkError, OSError):
             self.send(Close(), _LEAVING_TIMEOUT_S)
         self._socket.close()
 
     def abort(self) -> None:
-        """End it under whoever waits in it. Any thread, idempotent."""
+        """End the connection while another thread waits in it. Any thread; idempotent."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -105,7 +112,7 @@ class BlockingConnection:
             raise ConnectionLostError(self.peer, str(error)) from error
 
     def _shake_hands(self, name: str, secret: bytes, random: SeededRandom) -> FrameDecoder:
-        # Whoever receives says whether it wants them.
+        # The receiver decides whether it wants them.
         handshake = Handshake(
             Role.DIALLER,
             name,
@@ -121,11 +128,11 @@ class BlockingConnection:
             try:
                 data = self._socket.recv(4096)
             except OSError as error:
-                # With TLS 1.3 it is here that a certificate is refused.
+                # With TLS 1.3 a refused certificate is noticed here.
                 raise ConnectionLostError(self.peer, str(error)) from error
             if not data:
                 raise ConnectionLostError(
-                    self.peer, "it closed the connection during the handshake"
+                    self.peer, "the peer closed the connection during the handshake"
                 )
             reply, established = handshake.receive(data)
             if reply:
@@ -133,7 +140,7 @@ class BlockingConnection:
             if established is not None:
                 break
         self._has_checksums = bool(established.features & Feature.CHECKSUM)
-        # From here on waiting is back pressure, which has no end of its own.
+        # From here on waiting is back pressure, which has no time-out.
         self._socket.settimeout(None)
         assembler = FrameDecoder(self.peer, refuse_large_bodies(TEXT_BYTES_MAX, self.peer))
         rest = established.rest
@@ -144,7 +151,7 @@ class BlockingConnection:
 
 
 def _is_own_timeout(error: OSError) -> bool:
-    """Return whether we waited long enough; where the TCP stack gave the peer up, there is a number."""
+    """Return whether our own time-out expired; a time-out of the TCP stack has an error number."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 
@@ -158,7 +165,7 @@ def _connect(location: TaskManagerLocation, tls: TlsIdentity | None) -> socket.s
                 return connection
             connection.close()
         except OSError:
-            # The same kernel, but a file system of its own: TCP reaches it all the same.
+            # The same kernel, but another file system: TCP still reaches it.
             connection.close()
     try:
         connection = socket.create_connection(

@@ -1,4 +1,4 @@
-"""SocketConnection: an asyncio protocol that reads into a ConnectionProtocol's buffers and writes frames together."""
+"""SocketConnection: an asyncio protocol that reads into a ConnectionProtocol's buffers and writes its frames."""
 
 import asyncio
 import logging
@@ -16,31 +16,40 @@ from headrace.network.wire.framing import Body
 
 _LOG: Final = logging.getLogger(__name__)
 TOP_UP_BYTES: Final = 512 * 1024
-"""With so many bytes unsent nothing more is taken from the session: what control frames have to wait for. One turn of
-a channel may go beyond it (see producer_session.QUANTUM_BYTES)."""
+"""Number of unsent bytes from which nothing more is taken from the session, so that control frames wait for less.
+
+One turn of a channel may exceed it (see producer_session.QUANTUM_BYTES).
+"""
 ROUNDS_PER_FLUSH: Final = 4
 UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
 LINGER_S: Final = 1.0
-"""Time for which a peer that was told the end is read on, unless it closes before."""
+"""Seconds for which to read on from a peer after Close was sent, unless it closes before."""
 LINGER_BYTES: Final = 32 << 20
-"""Bytes of such a peer that are dropped at most: far more than can be on their way, less than it could send."""
+"""Most bytes of such a peer that are dropped: far more than can be in flight, less than it could send."""
 LINGER_PAUSE_MS: Final = 25.0
-"""After each `_LINGER_STEP_BYTES` of it, so that others have their turn and nobody gains by coming back at once."""
+"""Pause in ms after each `_LINGER_STEP_BYTES` of such a peer.
+
+Other connections get a turn meanwhile, and a peer gains nothing by reconnecting at once.
+"""
 _LINGER_STEP_BYTES: Final = 1 << 20
 _DROPPED_BYTES: Final = 64 * 1024
 
 
 def enlarge_buffers(connection: socket.socket) -> None:
-    """Let a Unix socket hold a few batches, for fewer and larger reads. TCP sizes its buffers by itself."""
+    """Enlarge the buffer of a Unix socket to a few batches, for fewer and larger reads.
+
+    TCP sizes its buffers itself.
+    """
     if connection.family == socket.AF_UNIX:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNIX_SEND_BUFFER_BYTES)
 
 
 class SocketConnection(asyncio.BufferedProtocol):
-    """One connection; everything runs on the network thread except `wake`.
+    """One connection. Everything runs on the network thread except `wake`.
 
-    `on_ended` is called once it is of no use any more, `on_closed` when its socket is closed. An unexpected error of
-    its own ends the connection, and so fails its channels; the loop does so itself with one of `buffer_updated`.
+    `on_ended` is called when the connection can no longer be used, `on_closed` when its socket is closed. An unexpected
+    error in its callbacks ends the connection and so fails its channels; the loop ends it after an error of
+    `buffer_updated`.
     """
 
     def __init__(
@@ -72,12 +81,12 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._is_wake_pending = False
         self._error: NetworkError | None = None
-        # Once it has ended, what still comes is read into this and dropped.
+        # After the end, further bytes are read into this buffer and dropped.
         self._drop: bytearray | None = None
         self.host = "this host"
         """Address of the peer, unless it came over a Unix socket."""
         self.refusal = ""
-        """Why the peer was refused, before it had proved itself."""
+        """Reason for which the peer was refused before it had authenticated itself; empty if it was not."""
         self._dropped_bytes = 0
         self._endpoint = ConnectionProtocol(
             host,
@@ -94,7 +103,7 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     @property
     def session(self) -> Session | None:
-        """The session on this connection, or None until the peer is authenticated."""
+        """Session on this connection, or None until the peer is authenticated."""
         return self._endpoint.session
 
     def wake(self) -> None:
@@ -103,25 +112,25 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._post(lambda: self._guard(self._flush))
 
     def close(self) -> None:
-        """Leave on purpose: write what waits, say so, close."""
+        """Close on purpose: write pending output and a Close frame first."""
         error = self._error or ConnectionLostError(self._peer, "closed by this side")
         self._end(error, self._endpoint.farewell())
 
     def refuse(self, reason: str) -> None:
-        """Drop a peer that has not proved itself."""
+        """Drop a peer that has not authenticated itself."""
         self.refusal = reason
         self._error = ConnectionLostError(self._peer, reason)
         self.abort()
 
     def abort(self) -> None:
-        """Drop the connection without another word."""
+        """Drop the connection without sending anything more."""
         if self._transport is not None:
             self._transport.abort()
 
     def abandon(self) -> None:
-        """Drop a connection whose dial was given up, made or not; whoever dials tells those who wait for it."""
+        """Drop a connection whose dial was given up, made or not; the dialler informs those that wait for it."""
         self.expected_name = None
-        self._error = ConnectionLostError(self._peer, "it was not made in time")
+        self._error = ConnectionLostError(self._peer, "the connection was not made in time")
         self.abort()
         self.connection_lost(None)
 
@@ -131,14 +140,14 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     def _made(self, transport: asyncio.Transport) -> None:
         if self._drop is not None:
-            # It was abandoned before.
+            # The connection was abandoned before.
             self.abort()
             return
         peer_name = transport.get_extra_info("peername")
         if isinstance(peer_name, tuple):
             self.host = str(cast(tuple[object, ...], peer_name)[0])
         self._on_opened(self)
-        # Writing is paused with so many bytes or more, so that a flush always has some budget.
+        # Writing pauses at this number of bytes, so that a flush always has some budget.
         transport.set_write_buffer_limits(high=TOP_UP_BYTES - 1)
         connection = transport.get_extra_info("socket")
         if not is_of_own_user(connection):
@@ -156,7 +165,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self._drop is not None:
             self._dropped(nbytes)
             return
-        # Whoever has something to send because of what came need not ask for a turn: it is flushed below.
+        # Output caused by the received frames needs no wake-up: it is flushed below.
         self._is_wake_pending = True
         try:
             self._endpoint.received(nbytes)
@@ -176,7 +185,11 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._transport = None
         error = self._error
         if error is None:
-            reason = "it was closed unexpectedly" if exc is None else f"{type(exc).__name__}: {exc}"
+            reason = (
+                "the connection was closed unexpectedly"
+                if exc is None
+                else f"{type(exc).__name__}: {exc}"
+            )
             error = ConnectionLostError(self._peer, reason)
         self._lose(error)
         self._stop_timer()
@@ -198,7 +211,7 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._pause_reading(LINGER_PAUSE_MS)
 
     def _pause_reading(self, duration_ms: float) -> None:
-        """Let others have their turn; what the peer sends meanwhile waits in its socket."""
+        """Let other connections get a turn; bytes that the peer sends meanwhile wait in its socket."""
         assert self._transport is not None
         if self._resumption is not None:
             self._resumption.cancel()
@@ -212,11 +225,11 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _guard(self, callback: Callable[[], None]) -> None:
-        """Run a callback of this connection; where that fails, nobody but the log would hear of it."""
+        """Run a callback of this connection; an error ends the connection, as otherwise only the log would show it."""
         try:
             callback()
         except Exception as error:
-            _LOG.exception("the connection with %s ends", self._peer)
+            _LOG.exception("the connection with %s ends because of an unexpected error", self._peer)
             reason = f"{type(error).__name__}: {error}"
             self._error = self._error or ConnectionLostError(self._peer, reason)
             self.abort()
@@ -233,16 +246,16 @@ class SocketConnection(asyncio.BufferedProtocol):
             output = self._endpoint.take_output(TOP_UP_BYTES - transport.get_write_buffer_size())
             if output and not self._write(transport, output):
                 return
-            # No second look for what was added meanwhile, for which `wake` has been called.
+            # No second check for output added meanwhile: `wake` has been called for it.
             if not self._endpoint.has_output_left:
                 if self._endpoint.is_spent:
                     self.close()
                 return
-        # Others, and what this peer sends, have a turn before the rest.
+        # Other connections, and input of this peer, get a turn before the rest.
         self.wake()
 
     def _end(self, error: NetworkError, words: list[Body]) -> None:
-        """Say the last words, let everybody here know, and close once the peer can have heard them."""
+        """Send the last output, end the session, and close once the peer can have read the output."""
         transport = self._transport
         if transport is None or transport.is_closing() or self._drop is not None:
             return
@@ -253,18 +266,18 @@ class SocketConnection(asyncio.BufferedProtocol):
         if not must_linger:
             transport.close()
             return
-        # To close while bytes of the peer are unread would reset the connection: whoever is still sending would find
-        # it broken, and never read the words. TLS knows no half-close: there the peer closes because of them.
+        # Closing while bytes of the peer are unread would reset the connection: a peer that is still sending would find
+        # it broken, and never read the output. TLS has no half-close: there the peer closes after reading it.
         if transport.can_write_eof():
             transport.write_eof()
         self._timer = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def _write(self, transport: asyncio.Transport, output: list[Body]) -> bool:
-        """Write, unless there is nothing to write to any more: that is the end of the connection."""
+        """Write the output; if the transport is already closed, end the connection."""
         try:
             transport.writelines(output)
         except RuntimeError as error:
-            # uvloop, of a handle that was closed without a word to its protocol.
+            # uvloop raises this if the handle was closed without notice to its protocol.
             self.connection_lost(error)
             return False
         return True
@@ -277,8 +290,8 @@ class SocketConnection(asyncio.BufferedProtocol):
                 self._endpoint.lost(error)
                 self._on_ended(self, error)
             except Exception as failure:
-                # Channels may not have heard of it, and no connection is left whose end they would hear of. Whoever
-                # called has a handler of its own.
+                # Channels may not know of the end, and no connection is left to notify them. The
+                # caller has a handler of its own.
                 asyncio.get_running_loop().call_soon(_raise, failure)
 
     def _established(self, name: str, session: Session) -> None:
@@ -291,7 +304,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         try:
             delay_ms = self._endpoint.check_alive()
         except ConnectionLostError as error:
-            # Without another word, which would wait for the peer.
+            # Without sending more, which would wait for the peer.
             self._error = error
             self.abort()
             return
@@ -301,7 +314,7 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._flush()
 
     def _handshake_timed_out(self) -> None:
-        self.refuse(f"it did not prove itself within {self._handshake_timeout_s:g} s")
+        self.refuse(f"it did not authenticate itself within {self._handshake_timeout_s:g} s")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

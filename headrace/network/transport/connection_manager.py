@@ -1,9 +1,9 @@
 """ConnectionManager: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
 
-Whoever needs a connection first dials; the other side then uses it too. If both dial at once, both sides keep the
-connection that the lower TaskManager id dialled (PeerConnections). Whoever knows that it is on its way waits for it,
-with all its channels. Only a side that could not know has used the other one by then: that one opens no more channels,
-and ends with the last that it has.
+The side that needs a connection first dials; the other side then uses it too. If both dial at once, both sides keep the
+connection that the lower TaskManager id dialled (PeerConnections). A side that knows of a coming connection waits for
+it, with all its channels. Only a side that could not know of it has used the other connection by then: that one opens
+no more channels, and ends with its last channel.
 Source: Flink PartitionRequestClientFactory, with one connection for both directions instead of two.
 """
 
@@ -27,11 +27,11 @@ _LOG: Final = logging.getLogger(__name__)
 OnReady = Callable[[PeerSession], None]
 OnError = Callable[[str], None]
 Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
-"""Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
+"""Makes a dialler's connection from the address for messages, the name of the peer, and a callback once it is made."""
 
 
 class PeerConnection(Protocol):
-    """One connection, as far as a choice needs to know it."""
+    """Connection as far as PeerConnections must know it."""
 
     @property
     def role(self) -> Role:
@@ -40,17 +40,17 @@ class PeerConnection(Protocol):
 
 
 class PeerConnections:
-    """Connections by the name of the peer, and who waits for them. On the transport's thread."""
+    """Connections by the name of the peer, and the callbacks that wait for them. Transport's thread."""
 
     def __init__(self) -> None:
         self._used: dict[str, tuple[PeerConnection, PeerSession]] = {}
-        # Established, but not used unless the better one, which is on its way, fails.
+        # Established, but only used if the better one, which is being made, fails.
         self._kept_back: dict[str, tuple[PeerConnection, PeerSession]] = {}
         self._incoming: Final[dict[PeerConnection, str]] = {}
         self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
 
     def use(self, name: str, on_ready: OnReady, on_error: OnError) -> bool:
-        """Call one of the two, now or later; return whether the caller has to dial."""
+        """Call one of the two callbacks, now or later; return whether the caller must dial."""
         found = self._used.get(name)
         if found is not None:
             on_ready(found[1])
@@ -60,13 +60,13 @@ class PeerConnections:
         return len(waiting) == 1
 
     def claimed(self, connection: PeerConnection, name: str) -> None:
-        """A peer that dialled this side has told its name, and has not proved it yet."""
+        """Record that a peer which dialled this side has sent its name, not authenticated yet."""
         self._incoming[connection] = name
 
     def established(
         self, own_name: str, connection: PeerConnection, name: str, session: Session
     ) -> None:
-        """A connection, of whichever direction, can be used."""
+        """Use an established connection of either direction."""
         self._incoming.pop(connection, None)
         if not isinstance(session, PeerSession):
             return
@@ -74,7 +74,7 @@ class PeerConnections:
         used = self._used.get(name)
         if used is not None:
             if used[0].role is connection.role:
-                # The peer noticed before us that the older one is dead.
+                # The peer noticed first that the older connection is dead.
                 return
             if connection.role is not better:
                 session.retire(connection.role)
@@ -86,11 +86,11 @@ class PeerConnections:
         self._use(name, connection, session)
 
     def dial_failed(self, name: str, reason: str) -> None:
-        """Take note that this side cannot reach a peer."""
+        """Record that this side cannot reach a peer."""
         self._fall_back(name, reason)
 
     def ended(self, connection: PeerConnection, dialled_name: str | None, reason: str) -> None:
-        """A connection ended, or never was established."""
+        """Record that a connection ended, or was never established."""
         for name, (known, _) in list(self._used.items()):
             if known is connection:
                 del self._used[name]
@@ -127,7 +127,7 @@ class PeerConnections:
 
 
 class ConnectionManager:
-    """Connections by the name of the peer. On the network thread."""
+    """Connections by the name of the peer. Network thread."""
 
     def __init__(
         self,
@@ -148,28 +148,28 @@ class ConnectionManager:
         self._dials: set[asyncio.Task[Any]] = set()
 
     def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
-        """Call one of the two, now or later."""
+        """Call one of the two callbacks, now or later, and dial if necessary."""
         name = str(location.resource_id)
         if self._peers.use(name, on_ready, on_error):
             loop = asyncio.get_running_loop()
             spawn(self._dial(name, location), loop, f"dial {name}", self._dials)
 
     def claimed(self, connection: SocketConnection, name: str) -> None:
-        """A peer that dialled this side has told its name, and has not proved it yet."""
+        """Record that a peer which dialled this side has sent its name, not authenticated yet."""
         self._peers.claimed(connection, name)
 
     def established(
         self, own_name: str, connection: SocketConnection, name: str, session: Session
     ) -> None:
-        """A connection, of whichever direction, can be used."""
+        """Use an established connection of either direction."""
         self._peers.established(own_name, connection, name, session)
 
     def ended(self, connection: SocketConnection, error: NetworkError) -> None:
-        """A connection ended, or never was established."""
+        """Record that a connection ended, or was never established."""
         self._peers.ended(connection, connection.expected_name, str(error))
 
     def cancel_dials(self) -> None:
-        """Stop connecting."""
+        """Stop all dials."""
         for dial in list(self._dials):
             dial.cancel()
 
@@ -183,10 +183,10 @@ class ConnectionManager:
             except OSError as error:
                 reason = str(error)
             except Exception as error:
-                # Those who wait for the connection would wait for ever.
-                _LOG.exception("task manager %s cannot be dialled", name)
+                # Otherwise the channels that wait for the connection would wait for ever.
+                _LOG.exception("cannot dial task manager %s because of an unexpected error", name)
                 reason = f"{type(error).__name__}: {error}"
-        text = reason or "no answer in time"
+        text = reason or "there was no answer in time"
         self._peers.dial_failed(name, f"{location.host}:{location.data_port}: {text}")
 
     async def _open(
@@ -200,7 +200,7 @@ class ConnectionManager:
                     await loop.create_unix_connection(lambda: connection, path)
                 return
             except OSError:
-                # The same kernel, but a file system of its own: TCP reaches it all the same.
+                # The same kernel, but another file system: TCP still reaches it.
                 pass
         address = f"{location.host}:{location.data_port}"
         tls_timeout_s = None if self._tls is None else self._timeout_s
@@ -226,18 +226,18 @@ class ConnectionManager:
     def _attempt(
         self, address: str, name: str, on_made: Callable[[], None]
     ) -> Generator[SocketConnection]:
-        """A connection that is to be made within; where that is given up, nothing is left of it."""
+        """Yield a connection to be made within the context; abandon it if the context fails."""
         connection = self._factory(address, name, on_made)
         try:
             yield connection
         except BaseException:
-            # It may be made already: uvloop closes its handle and says nothing of it.
+            # It may be made already: uvloop closes its handle without notice.
             connection.abandon()
             raise
 
 
 def _lift(limit: asyncio.Timeout) -> None:
-    """Let a connection that is made be: what is left to do has a timeout of its own, and it may be in use soon."""
-    # Where the limit is over, or the dial, there is nothing to lift.
+    """Remove the dial's time-out from a connection that is made: the handshake has one of its own."""
+    # If the limit or the dial is over, there is nothing to remove.
     with suppress(RuntimeError):
         limit.reschedule(None)

@@ -1,6 +1,6 @@
-"""HttpTunnel: connections with other TaskManagers through a proxy, as the one that spoils frames.
+"""HttpTunnel: connects to other TaskManagers through an HTTP proxy, such as the fault proxy of the tests.
 
-The proxy is asked with CONNECT and from its 200 on passes what both sides say. Source: RFC 9110, section 9.3.6.
+It sends CONNECT to the proxy, which forwards all bytes after its 200 response. Source: RFC 9110, section 9.3.6.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from headrace.core.host_port import join_host_port
 
 PROXY: Final = ConfigOption(
     "headrace.network.proxy", str, "",
-    "Host and port of an HTTP proxy through which TaskManagers dial each other, also on the same host; without it they "
-    "dial each other directly. Made for `python -m headrace.testing.fault_proxy`.",
+    "Host and port of an HTTP proxy through which TaskManagers dial each other, also on the same host; empty: they "
+    "dial each other directly. Meant for `python -m headrace.testing.fault_proxy`.",
 )  # fmt: skip
 _PORT: Final = re.compile("[0-9]{1,5}")
 _ANSWER_BYTES_MAX: Final = 4096
 
 
 class HttpTunnel:
-    """Dials through one proxy. On the network thread."""
+    """Dials through one proxy. Network thread."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host: Final = host
@@ -30,7 +30,10 @@ class HttpTunnel:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "HttpTunnel | None":
-        """Return None where TaskManagers dial each other directly. ConfigurationError."""
+        """Make a tunnel from the option; None if TaskManagers dial each other directly.
+
+        ConfigurationError if the option is not of the form host:port.
+        """
         value = settings.get_option(PROXY)
         if not value:
             return None
@@ -40,7 +43,10 @@ class HttpTunnel:
         return cls(host.strip("[]"), int(port))
 
     async def open(self, host: str, port: int) -> socket.socket:
-        """Return a socket whose other end is `host`. OSError."""
+        """Return a socket that the proxy has connected to `host`.
+
+        OSError if the proxy or the host cannot be reached.
+        """
         loop = asyncio.get_running_loop()
         (family, kind, protocol, _, address), *_ = await loop.getaddrinfo(
             self._host, self._port, type=socket.SOCK_STREAM
@@ -62,14 +68,14 @@ class HttpTunnel:
         loop = asyncio.get_running_loop()
         answer = b""
         while not answer.endswith(b"\r\n\r\n"):
-            # One at a time: what comes behind it is the peer's.
+            # One byte at a time: the bytes behind it are the peer's.
             received = await loop.sock_recv(tunnel, 1)
             answer += received
             if not received or len(answer) > _ANSWER_BYTES_MAX:
-                raise OSError(f"{self} is no HTTP proxy")
+                raise OSError(f"{self} is not an HTTP proxy")
         version, _, status = answer.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         if not version.startswith("HTTP/1.") or not status.startswith("200"):
-            raise OSError(f"{self} answers: {status or version}")
+            raise OSError(f"{self} answered: {status or version}")
 
     def __str__(self) -> str:
         return f"the proxy at {self._host}:{self._port} ({PROXY.key})"

@@ -1,4 +1,4 @@
-"""DataServer: where other TaskManagers find this one: a TCP port and a Unix socket beside it."""
+"""DataServer: the TCP port and the Unix socket on which a TaskManager accepts connections of others."""
 
 import asyncio
 import errno
@@ -20,20 +20,20 @@ DATA_PORT: Final = ConfigOption(
     str,
     "0",
     "Port of a TaskManager's data plane: a port, a range '50100-50200' or a list of both, of which each TaskManager "
-    "takes the first that is free; 0 for any.",
+    "takes the first free one; 0: any free port.",
 )
 UNIX_PATH_BYTES_MAX: Final = 100
-"""The kernel takes 107 bytes."""
+"""Longest path of a Unix socket in bytes; the kernel accepts 107."""
 TLS_TIMEOUT_S: Final = 10.0
 _CREDENTIALS: Final = struct.Struct("iII")
-"""Process, user and group, as Linux gives them."""
+"""Layout of process, user and group id, as Linux returns them."""
 
 
 def host_id() -> str:
     """Return a text that is equal for processes that can reach each other's Unix sockets."""
     boot = boot_id()
     try:
-        # Also where a process may not look there.
+        # Also if a process may not read it.
         namespace = os.stat("/proc/self/ns/net").st_ino if boot else 0
     except OSError:
         namespace = 0
@@ -43,7 +43,7 @@ def host_id() -> str:
 
 
 def is_of_own_user(connection: socket.socket) -> bool:
-    """Return whether a process of this user is at the other end of a Unix socket; True where the kernel cannot tell."""
+    """Return whether the peer of a Unix socket is a process of this user; True if the kernel cannot tell."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None or connection.family != socket.AF_UNIX:
         return True
@@ -53,7 +53,7 @@ def is_of_own_user(connection: socket.socket) -> bool:
 
 
 class DataServer:
-    """Listens; every accepted connection gets a protocol from `factory`. On the network thread."""
+    """Listens and gives every accepted connection a protocol from `factory`. Network thread."""
 
     def __init__(self, factory: Callable[[], asyncio.BaseProtocol], refusals: RefusalLog) -> None:
         self._factory = factory
@@ -69,10 +69,10 @@ class DataServer:
         tls: ssl.SSLContext | None = None,
         tls_timeout_s: float = TLS_TIMEOUT_S,
     ) -> int:
-        """Bind both; return the TCP port, the first free one of `ports` (see DATA_PORT).
+        """Bind the TCP port and the Unix socket; return the port, the first free one of `ports` (see DATA_PORT).
 
-        With `tls` TCP is TLS; the Unix socket stays plain. Raises PortInUseError, and ConfigurationError for a port
-        that only a privileged process may have.
+        With `tls` TCP uses TLS; the Unix socket stays plain. PortInUseError if no port is free; ConfigurationError for
+        a port that requires privileges.
         """
         server = await self._bind_first_free(bind_host, ports, tls, tls_timeout_s)
         self._servers.append(server)
@@ -98,7 +98,9 @@ class DataServer:
                 listener.start()
                 return listener
             except PermissionError as error:
-                reason = f"this process may not listen on port {port} of {bind_host}"
+                reason = (
+                    f"this process lacks the permission to listen on port {port} of {bind_host}"
+                )
                 raise ConfigurationError(DATA_PORT.key, ports, reason) from error
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
@@ -107,11 +109,11 @@ class DataServer:
 
     @property
     def unix_path(self) -> Path | None:
-        """The bound Unix socket, or None where its path would be too long."""
+        """Path of the bound Unix socket, or None if it would be too long."""
         return self._unix_path
 
     async def close(self) -> None:
-        """Accept nobody any more; the connections stay."""
+        """Accept no more connections; existing ones stay open."""
         for server in self._servers:
             server.close()
         if self._unix_path is not None:

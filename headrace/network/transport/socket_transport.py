@@ -1,7 +1,7 @@
 """SocketTransport and its NetworkThread: the exchange between processes, with its server and connections.
 
-Sharing a host means sharing a Unix socket, else TCP, with TLS where the cluster has it. Closing waits until what was
-written has left.
+Processes on one host use a Unix socket, others TCP, with TLS if the cluster uses it. Closing waits until written
+data has left.
 """
 
 import asyncio
@@ -37,27 +37,27 @@ from headrace.network.transport.server import DATA_PORT, DataServer, host_id
 T = TypeVar("T")
 CONNECT_TIMEOUT: Final = ConfigOption(
     "taskmanager.network.netty.client.connectTimeoutSec", int, 120,
-    "Seconds to wait for a connection with another TaskManager.", least=1,
+    "Seconds to wait for a connection to another TaskManager.", least=1,
 )  # fmt: skip
 CONNECT_RETRIES: Final = ConfigOption(
     "taskmanager.network.retries", int, 0,
-    "Retries of a connection to another TaskManager that cannot be made; a connection that was lost is not retried.",
+    "Number of retries if a connection to another TaskManager cannot be made; a lost connection is not retried.",
 )  # fmt: skip
 HANDSHAKE_TIMEOUT: Final = ConfigOption(
     "headrace.network.handshake-timeout", timedelta, timedelta(seconds=10),
-    "Time in which a peer must prove that it belongs to the cluster; then it is disconnected.",
+    "Time in which a peer must prove that it belongs to the cluster before it is disconnected.",
     least=timedelta(milliseconds=10),
 )  # fmt: skip
 _CLOSE_TIMEOUT_S: Final = 5.0
-_TOO_MANY: Final = "too many others wait unproven"
+_TOO_MANY: Final = "too many unauthenticated connections are open"
 _LOG: Final = logging.getLogger(__name__)
 
 
 class NetworkThread:
-    """The one event loop of a process's data plane: runs callbacks, timers and connections.
+    """Event loop of a process's data plane: runs callbacks, timers and connections.
 
-    `post` wakes the loop only when nothing was waiting yet. `on_fatal_error`: called on the thread where a callback or
-    a timer fails, of which nobody else would hear.
+    `post` wakes the loop only if nothing was queued. `on_fatal_error` is called on the thread if a callback or timer
+    fails, since nothing else would report it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class NetworkThread:
         self._loop: Final = self._thread.loop
         self._posted: deque[Callable[[], None]] = deque()
         self._is_wake_pending = False
-        # Once the loop has stopped its state has no owner any more: whoever still posts takes turns.
+        # After the loop has stopped its state has no owner: threads that still post take turns.
         self._afterlife = threading.RLock()
 
     def post(self, callback: Callable[[], None]) -> None:
@@ -83,27 +83,27 @@ class NetworkThread:
             self._drain_after_stop()
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
-        """Run `callback` after `delay_ms`; on the thread only."""
+        """Run `callback` after `delay_ms`. Network thread only."""
         return self._loop.call_later(delay_ms / 1000, callback)
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """Run a coroutine on the loop and wait for it. Not from the thread itself."""
+        """Run a coroutine on the loop and wait for it. Not to be called on the network thread."""
         return self._thread.run(coroutine, timeout_s)
 
     def stop(self) -> None:
-        """Run what was posted, end the loop and join the thread. Idempotent."""
+        """Run all posted callbacks, end the loop and join the thread. Idempotent."""
         self._thread.stop(None)
         self._drain_after_stop()
 
     def _drain(self) -> None:
-        """Run what is there; what comes meanwhile finds a wake-up pending, and has its turn behind everybody else."""
+        """Run the queued callbacks; callbacks posted meanwhile run in the next turn of the loop."""
         try:
             for _ in range(len(self._posted)):
                 self._posted.popleft()()
         finally:
-            # Also where a callback raised: the loop reports it, and the others still have their turn.
+            # Also after an error of a callback: the loop reports it, and the other callbacks still run.
             self._is_wake_pending = False
-            # Behind that line, so that what is appended after this look wakes the loop again.
+            # After that line, so that a callback appended after this check wakes the loop again.
             if self._posted and not self._loop.is_closed():
                 self._is_wake_pending = True
                 self._loop.call_soon(self._drain)
@@ -126,7 +126,7 @@ class SocketTransport:
         tls: TlsIdentity | None = None,
         on_fatal_error: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`on_fatal_error`: see ShuffleEnvironmentContext."""
+        """Set up the transport; for `on_fatal_error` see ShuffleEnvironmentContext."""
         if tls is None:
             refuse_plaintext(settings, bind_host)
         self._on_fatal_error = on_fatal_error
@@ -191,7 +191,7 @@ class SocketTransport:
 
     def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
         if self._is_closed:
-            on_error("this side is being closed")
+            on_error("the network of this task manager is being closed")
             return
         self._table.connect(location, on_ready, on_error)
 
@@ -215,7 +215,7 @@ class SocketTransport:
             try:
                 connection.close()
             except Exception as error:
-                # The others have words to say too.
+                # The other connections have output to send too.
                 failures.append(error)
                 connection.abort()
         try:
@@ -228,7 +228,7 @@ class SocketTransport:
             raise failures[0]
 
     def _failed(self, error: BaseException) -> None:
-        # Where it is being closed, nobody waits for what comes no more.
+        # While it is being closed, no one waits for lost callbacks.
         if self._on_fatal_error is not None and not self._is_closed:
             self._on_fatal_error(error)
 
@@ -266,7 +266,7 @@ class SocketTransport:
         oldest = self._strangers.opened(connection)
         if oldest is not None:
             oldest.refuse(_TOO_MANY)
-            # It is no stranger any more when its end is told.
+            # It no longer counts as unauthenticated when its end is reported.
             self._refusals.tell(oldest.host, _TOO_MANY)
 
     def _established(self, connection: SocketConnection, name: str, session: Session) -> None:

@@ -1,1 +1,1 @@
-"""The data plane's protocol: frames, their layout in bytes, the handshake and the limits of a connection."""
+"""The data plane's protocol: frames, their layout in bytes, the handshake and keepalives."""

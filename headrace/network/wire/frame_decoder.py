@@ -1,9 +1,9 @@
-"""FrameDecoder: a stream of bytes, however it was cut, becomes frames. No socket: the shell lends its buffers.
+"""FrameDecoder: decodes frames from a stream of bytes, however it is cut. Without sockets: callers fill its buffers.
 
-Small frames are collected in a staging buffer and copied out of it. A large body is received straight into a segment,
-or into memory of its own, which the Arrow batch then keeps, so that it is never copied. Behind it a little room takes
-the header of the next frame: a stream of large bodies needs one read for each. While bodies are large, little is
-offered for staging, otherwise the head of each body would take the detour.
+Small frames are collected in a staging buffer and copied out of it. A large body is received directly into a segment,
+or into memory of its own, which the Arrow batch then keeps, so that it is never copied. A little room behind it takes
+the header of the next frame, so that a stream of large bodies needs one read for each. While bodies are large, little
+is offered for staging; otherwise the head of each body would be copied.
 """
 
 from collections.abc import Callable
@@ -24,17 +24,17 @@ from headrace.network.wire.framing import (
     verify_header,
 )
 
-# A body of at least so many bytes is received in place.
+# A body of at least this many bytes is received in place.
 DIRECT_BYTES: Final = 16 * 1024
 # Holds any header and any body that is not received in place, so it never has to grow.
 STAGING_BYTES: Final = PREFIX.size + HEADER_BYTES_MAX + DIRECT_BYTES
-# What is offered behind and after a large body: room for control frames and the next header, not for the next body.
+# Room offered behind and after a large body: for control frames and the next header, not for the next body.
 _LEAN_STAGING_BYTES: Final = 512
 
 BodyCheck = Callable[[type[Frame], Frame, int], Segment | None]
-"""Asked with frame class, the frame without its body and the body length before memory is taken; may raise.
+"""Decides on memory for a body from the frame class, the frame without its body, and the body length.
 
-Returns the segment to receive a large body in, or None for memory of its own.
+Returns the segment for a large body, or None for memory of its own. May raise to refuse the frame.
 """
 
 
@@ -45,16 +45,16 @@ def refuse_large_bodies(limit: int, peer: str) -> BodyCheck:
         if body_length > limit:
             raise ProtocolError(
                 peer,
-                f"a {cls.__name__} frame with a body of {body_length} bytes, at most {limit} are allowed",
+                f"a {cls.__name__} frame has a body of {body_length} bytes, but at most {limit} are allowed",
             )
 
     return check
 
 
 class FrameDecoder:
-    """Collects one connection's frames. `buffer()` says where the next bytes go, `received(n)` returns what they made.
+    """Decodes the frames of one connection: read into `buffer()`, then `received(n)` returns the completed frames.
 
-    Raises ProtocolError (and what `check_body` raises); the connection cannot be used afterwards.
+    ProtocolError if the bytes are invalid, or an error of `check_body`; the decoder cannot be used afterwards.
     """
 
     def __init__(self, peer: str, check_body: BodyCheck, *, needs_checksums: bool = False) -> None:
@@ -88,7 +88,7 @@ class FrameDecoder:
         return self._view[self._end : limit]
 
     def received(self, byte_count: int) -> list[Frame]:
-        """Take note that `byte_count` bytes were written to `buffer()`; return the frames they complete."""
+        """Process `byte_count` bytes written to `buffer()`; return the frames that they complete."""
         frames: list[Frame] = []
         if self._body is not None:
             self._body_filled += byte_count
@@ -142,7 +142,7 @@ class FrameDecoder:
     def _verify_header(self, cls: type[Frame], start: int, length: int) -> int | None:
         checksum = verify_header(cls, self._staging, start, length, self.peer)
         if checksum is None and cls.HAS_CHECKSUM and self._needs_checksums:
-            what = f"a {cls.__name__} frame without the checksum that both sides agreed on"
+            what = f"a {cls.__name__} frame lacks the checksum that both sides agreed on"
             raise CorruptFrameError(self.peer, what)
         return checksum
 
@@ -164,7 +164,7 @@ class FrameDecoder:
         assert frame is not None and body is not None
         if self._body_checksum is not None:
             verify_body(type(frame), body[:length], self._body_checksum, self.peer)
-        # What came behind the body begins the next frame.
+        # The bytes behind the body begin the next frame.
         self._end = self._body_filled - length
         self._view[: self._end] = body[length : self._body_filled]
         if self._segment is not None:

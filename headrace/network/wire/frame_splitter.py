@@ -19,14 +19,14 @@ from headrace.network.wire.framing import (
 )
 
 BODY_BYTES_MAX: Final = 1 << 30
-"""Above this it is no frame of ours: a prefix that was taken from the wrong place."""
+"""Largest body of a valid frame in bytes; more means that a prefix was read at the wrong offset."""
 
 _TLS_RECORD: Final = b"\x16\x03"
 _MAGIC_BYTES: Final = MAGIC.to_bytes(4, "big")
 
 
 class EncryptedStreamError(ProtocolError):
-    """The two sides speak TLS: there are frames, but nobody between the two can see them."""
+    """The connection uses TLS, so that an observer cannot read its frames."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class EncryptedStreamError(ProtocolError):
 
 
 class SplitFrame(msgspec.Struct, frozen=True, gc=False):
-    """A frame, its bytes, and where in its direction's stream they began."""
+    """A frame, its bytes, and its offset in the stream of its direction."""
 
     frame: Frame
     raw: bytes
@@ -45,12 +45,12 @@ class SplitFrame(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_opening(self) -> bool:
-        """Return whether it belongs to the proof of the secret, which covers its bytes."""
+        """Return whether the frame belongs to the handshake, which covers its bytes."""
         return isinstance(self.frame, Hello | Proof)
 
 
 class FrameSplitter:
-    """One direction of one connection. `peer` names the sender, for messages."""
+    """Splits one direction of one connection. `peer` names the sender, for messages."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -59,11 +59,14 @@ class FrameSplitter:
 
     @property
     def rest(self) -> bytes:
-        """Bytes of a frame that is not complete yet."""
+        """Bytes of an incomplete frame."""
         return bytes(self._held)
 
     def cut(self, data: bytes) -> list[SplitFrame]:
-        """Take bytes, return the frames they complete. ProtocolError, EncryptedStreamError; of no use afterwards."""
+        """Process bytes and return the frames that they complete. The splitter is unusable after an error.
+
+        ProtocolError if the bytes are not frames; EncryptedStreamError if they are TLS.
+        """
         if self._offset == 0:
             self._refuse_foreign((self._held + data)[:4])
         self._held += data
@@ -85,7 +88,8 @@ class FrameSplitter:
         cls, header_length, body_length = decode_prefix(held, 0, self._peer)
         if body_length > BODY_BYTES_MAX:
             raise ProtocolError(
-                self._peer, f"a {cls.__name__} frame with a body of {body_length} bytes"
+                self._peer,
+                f"a {cls.__name__} frame has a body of {body_length} bytes, which is too large",
             )
         body_start = PREFIX.size + header_length
         length = body_start + body_length

@@ -1,8 +1,8 @@
-"""Every frame of the data plane: id, layout, meaning; stated once and used both to write and to read.
+"""All frames of the data plane, with ids and layouts that both encoding and decoding use.
 
 Channels are numbered by the consumer, per connection. A connection carries both directions: whether a channel number
-is the sender's or the receiver's own follows from the frame. How a frame is laid out stands in framing.py. Frames 20 to
-23 push a DataFrame into a source; frames 30 to 34 push a result to a shuffle service:
+is the sender's or the receiver's own follows from the frame. The layout of a frame is described in framing.py. Frames
+20 to 23 push a DataFrame into a source; frames 30 to 34 push a result to a shuffle service:
 
     producer                                  shuffle service
     PushOpen ─────────────────────────────►   gives it memory
@@ -12,7 +12,7 @@ is the sender's or the receiver's own follows from the frame. How a frame is lai
     PushCommit ───────────────────────────►   the index is published: consumers may read
              ◄───────────────────────────── PushCommit
 
-One connection pushes one partition; what ends without a commit was never there. Error refuses at any time.
+One connection pushes one partition; a push that ends without a commit is dropped. Error refuses it at any time.
 Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for; Flink Remote Shuffle's
 write side (handshake, credit, region, finish, commit), where here the service makes the regions.
 """
@@ -33,14 +33,17 @@ from headrace.network.wire.framing import Body, Frame, frame, reserve
 
 TEXT_BYTES_MAX: Final = 64 * 1024
 NO_CHANNEL: Final = 0xFFFFFFFF
-"""Stands for the whole connection in an Error frame."""
+"""Number in an Error frame that concerns the whole connection."""
 ALL_SUBPARTITIONS: Final = 0xFFFFFFFF
-"""Stands for all subpartitions in a PushData frame."""
+"""Number in a PushData frame that is for all subpartitions."""
 
 
 @frame(id=1, layout="!BBI32s")
 class Hello(Frame, frozen=True, gc=False):
-    """Both ways, first: versions and features spoken, and a challenge. `body` is the sender's name. Since version 1."""
+    """Both ways, first: supported versions and features, and a challenge; `body` is the sender's name.
+
+    Since version 1.
+    """
 
     version_min: int  # u8
     version_max: int  # u8
@@ -53,7 +56,7 @@ class Feature:
     """Bits of `Hello.features`."""
 
     CHECKSUM: Final = 1
-    """Frames with schemas, rows and events carry checksums, and are refused without."""
+    """Frames with schemas, rows and events carry checksums, and are refused without them."""
 
 
 @frame(id=2, layout="!32s")
@@ -65,12 +68,12 @@ class Proof(Frame, frozen=True, gc=False):
 
 @frame(id=3, layout="!")
 class Close(Frame, frozen=True, gc=False):
-    """Both ways: the sender leaves on purpose; what is unfinished is over, but if it is retired. Since version 1."""
+    """Both ways: the sender closes on purpose; unfinished channels end, unless it only retires. Since version 1."""
 
 
 @frame(id=4, layout="!")
 class KeepAlive(Frame, frozen=True, gc=False):
-    """Both ways, where nothing else was sent for a while: the sender lives. Not answered. Since version 1."""
+    """Both ways, if nothing else was sent for a while: the sender is alive. Not answered. Since version 1."""
 
 
 @frame(id=10, layout="!I16sI16s16sIIIIIIQ")
@@ -82,8 +85,10 @@ class PartitionRequest(Frame, frozen=True, gc=False):
     subpartition_index: int  # u32
     initial_credit: int  # segments, u32
     credit_max: int  # segments, u32: what the channel can hold at most
-    segment_size: int  # bytes, u32: one credit pays for so many
-    first_sequence: int = 0  # u64: the first element wanted; not 0 where a stored result is read on
+    segment_size: int  # bytes, u32: one credit pays for one segment
+    first_sequence: int = (
+        0  # u64: the first element wanted; not 0 if reading of a stored result resumes
+    )
 
     def header_values(self) -> tuple[Any, ...]:
         return (
@@ -116,7 +121,7 @@ class Schema(Frame, frozen=True, gc=False):
 class Data(Frame, frozen=True, gc=False):
     """Producer → consumer: one sealed batch and the markers between its rows. Since version 1.
 
-    A batch without rows has no body: its markers are all it carries. Costs `credit_count` credits.
+    A batch without rows has no body, only markers. Costs `credit_count` credits.
     """
 
     channel: int  # u32
@@ -133,13 +138,13 @@ class Data(Frame, frozen=True, gc=False):
 class Event(Frame, frozen=True, gc=False):
     """Producer → consumer: an event, free of credit, in order with the data unless it has priority. Since version 1.
 
-    One with priority has overtaken what waited on its own channel before it was numbered. After one that blocks
-    upstream nothing but priority events comes until ResumeConsumption.
+    An event with priority overtakes all elements of its channel that are not numbered yet. After an event that blocks
+    upstream only priority events follow until ResumeConsumption.
     """
 
     channel: int  # u32
     sequence: int  # u64
-    backlog: int  # segments, u32; 0 where the event blocks upstream
+    backlog: int  # segments, u32; 0 if the event blocks upstream
     kind: int  # u8, see sealed_batch.py, `encode_event`
     traits: int  # u8, bit set, see EventTrait
     value: int  # i64
@@ -164,7 +169,7 @@ class AddCredit(Frame, frozen=True, gc=False):
 
 @frame(id=15, layout="!II")
 class Backlog(Frame, frozen=True, gc=False):
-    """Producer → consumer: `backlog` segments wait and the credit in hand does not suffice. Since version 1."""
+    """Producer → consumer: `backlog` segments wait for more credit than is left. Since version 1."""
 
     channel: int  # u32
     backlog: int  # segments, u32, > 0
@@ -172,14 +177,14 @@ class Backlog(Frame, frozen=True, gc=False):
 
 @frame(id=16, layout="!I")
 class Cancel(Frame, frozen=True, gc=False):
-    """Consumer → producer: the channel is closed, send nothing more. Since version 1."""
+    """Consumer → producer: the channel is closed, nothing more must be sent. Since version 1."""
 
     channel: int  # u32
 
 
 @frame(id=17, layout="!IH")
 class Error(Frame, frozen=True, gc=False):
-    """Both ways: a channel, or with NO_CHANNEL the connection, failed. Text, never pickled. Since version 1."""
+    """Both ways: a channel failed, or the connection if NO_CHANNEL. The text is never pickled. Since version 1."""
 
     channel: int  # u32
     code: int  # u16, see ErrorCode
@@ -188,7 +193,7 @@ class Error(Frame, frozen=True, gc=False):
 
 @frame(id=18, layout="!I")
 class ResumeConsumption(Frame, frozen=True, gc=False):
-    """Consumer → producer: go on after the event that blocked this channel. Since version 1. Source: Flink."""
+    """Consumer → producer: continue after the event that blocked this channel. Since version 1. Source: Flink."""
 
     channel: int  # u32
 
@@ -202,9 +207,9 @@ class AckAllUserRecordsProcessed(Frame, frozen=True, gc=False):
 
 @frame(id=24, layout="!IQ")
 class NewBufferSize(Frame, frozen=True, gc=False):
-    """Consumer → producer: how many rows the channel should hold between the two tasks. Since version 1.
+    """Consumer → producer: the rows that the channel should hold between the two tasks. Since version 1.
 
-    The producer seals its batches accordingly; credit stays as it is. Source: Flink NettyMessage, whose size is that
+    The producer seals its batches accordingly; credit does not change. Source: Flink NettyMessage, whose size is that
     of one buffer.
     """
 
@@ -215,7 +220,7 @@ class NewBufferSize(Frame, frozen=True, gc=False):
 reserve(25, "TaskEvent")
 
 ChannelMessage = AddCredit | Cancel | ResumeConsumption | AckAllUserRecordsProcessed | NewBufferSize
-"""Frames with which a consumer speaks of a channel that it has requested."""
+"""Frames of a consumer about a channel that it has requested."""
 
 
 class ErrorCode:
@@ -231,7 +236,7 @@ class ErrorCode:
 
 @frame(id=20, layout="!I16s16sIII")
 class IngestOpen(Frame, frozen=True, gc=False):
-    """Pusher → source: a partition of the DataFrame, by the given attempt of its Spark task. Since version 1."""
+    """Pusher → source: begins a partition of the DataFrame, from one attempt of its Spark task. Since version 1."""
 
     channel: int  # u32
     job_id: JobId  # 16 bytes
@@ -274,7 +279,7 @@ class IngestData(Frame, frozen=True, gc=False):
 
 @frame(id=23, layout="!IQ")
 class IngestEnd(Frame, frozen=True, gc=False):
-    """Pusher → source: all `row_count` rows were sent; the source repeats it once they are taken. Since version 1."""
+    """Pusher → source: all `row_count` rows were sent; the source echoes it once they are taken. Since version 1."""
 
     channel: int  # u32
     row_count: int  # u64
@@ -295,7 +300,7 @@ def partition_values(identity: ResultPartitionId) -> tuple[Any, ...]:
 
 
 def partition_of(values: tuple[Any, ...]) -> ResultPartitionId:
-    """Inverse of `partition_values`."""
+    """Return the partition id whose `partition_values` are `values`."""
     data_set, number, job, vertex, subtask, attempt = values
     producer = ExecutionAttemptId(
         JobId(job), ExecutionVertexId(JobVertexId(vertex), subtask), attempt
@@ -305,7 +310,7 @@ def partition_of(values: tuple[Any, ...]) -> ResultPartitionId:
 
 @frame(id=30, layout="!I16sI16s16sIII")
 class PushOpen(Frame, frozen=True, gc=False):
-    """Producer → shuffle service: a partition is going to be pushed on this connection. Since version 1."""
+    """Producer → shuffle service: begins to push a partition on this connection. Since version 1."""
 
     channel: int  # u32
     partition_id: ResultPartitionId  # 60 bytes with the producer's attempt
@@ -323,11 +328,11 @@ class PushOpen(Frame, frozen=True, gc=False):
 
 @frame(id=31, layout="!III")
 class PushAccept(Frame, frozen=True, gc=False):
-    """Shuffle service → producer: push; AddCredit follows for every batch that was stored. Since version 1."""
+    """Shuffle service → producer: pushes are accepted; AddCredit follows for every stored batch. Since version 1."""
 
     channel: int  # u32
     initial_credit: int  # batches, u32
-    batch_bytes_max: int  # bytes, u32: a batch may have so many
+    batch_bytes_max: int  # bytes, u32: largest batch
 
 
 @frame(id=32, layout="!IIQIQ", has_checksum=True)
@@ -335,7 +340,7 @@ class PushData(Frame, frozen=True, gc=False):
     """Producer → shuffle service: one sealed batch, with its markers. Costs one credit. Since version 1."""
 
     channel: int  # u32
-    subpartition_index: int  # u32, ALL_SUBPARTITIONS for a batch that is the same for all
+    subpartition_index: int  # u32, ALL_SUBPARTITIONS for a batch that goes to all
     sequence: int  # u64, counts data and events of the partition from 0
     row_count: int  # u32
     fingerprint: int  # u64, 0 without rows
@@ -357,7 +362,7 @@ class PushEvent(Frame, frozen=True, gc=False):
 class PushCommit(Frame, frozen=True, gc=False):
     """Producer → shuffle service: all `element_count` elements were pushed. Since version 1.
 
-    The service repeats it once the partition is stored as a whole and may be read; before, nobody reads any of it.
+    The service sends it back once the whole partition is stored and may be read; before that, no part can be read.
     """
 
     channel: int  # u32

@@ -5,11 +5,11 @@
                         then, with CHECKSUM_FLAG, 8 bytes: CRC-32 of the body, CRC-32 of prefix and header up to here
     body                opaque bytes: an Arrow message, a schema, UTF-8 text
 
-The header has a checksum of its own, so that no field is trusted, no credit charged and no memory allocated before the
+The header has a checksum of its own, so that no field is used, no credit charged and no memory allocated before the
 header is verified. Other flags are zero in version 1. The frames themselves are declared in frames.py.
 
-`crc32`, also the checksum of stored batches, is that of IEEE 802.3, which zlib computes, by zlib-ng, which uses the
-processor's carry-less multiplication: three to four times as fast. Each byte that leaves a host or is stored is
+`crc32`, also the checksum of stored batches, is the CRC-32 of IEEE 802.3, as in zlib, computed by zlib-ng with the
+processor's carry-less multiplication, three to four times as fast. Each byte that leaves a host or is stored is
 checksummed twice.
 """
 
@@ -46,7 +46,7 @@ _MARKER: Final = struct.Struct("!IBq")
 _ORIGIN: Final = struct.Struct("!16sI")
 _WATERMARK, _STATUS, _LATENCY = 0, 1, 3
 Body = Any
-"""A bytes-like object (bytes, memoryview or pyarrow.Buffer) or, to be sent, BodyParts."""
+"""A bytes-like object (bytes, memoryview or pyarrow.Buffer), or BodyParts for sending."""
 F = TypeVar("F", bound="Frame")
 
 _FRAMES: dict[int, "type[Frame]"] = {}
@@ -54,7 +54,7 @@ _RESERVED: dict[int, str] = {}
 
 
 class BodyParts(msgspec.Struct, frozen=True, gc=False):
-    """A body of `size_bytes` in several bytes-like pieces, so that they need not be copied into one."""
+    """A body of `size_bytes` in several bytes-like pieces, which need not be copied into one."""
 
     parts: tuple[Any, ...]
     size_bytes: int
@@ -71,10 +71,10 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     HAS_MARKERS: ClassVar[bool] = False
     HAS_BODY: ClassVar[bool] = False
     HAS_CHECKSUM: ClassVar[bool] = False
-    """True if it carries checksums where both sides want them."""
+    """True if the frame carries checksums when both sides want them."""
 
     def header_values(self) -> tuple[Any, ...]:
-        """Values of `LAYOUT`, in order."""
+        """Return the values of `LAYOUT`, in order."""
         raise NotImplementedError
 
     @classmethod
@@ -103,7 +103,7 @@ def frame(*, id: int, layout: str, has_checksum: bool = False) -> Callable[[type
 
 
 def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
-    """Fields are struct values as they are."""
+    """Set the codec of a class whose fields are struct values themselves."""
     fields = attrgetter(*names) if len(names) > 1 else None
 
     def header_values(self: Frame) -> tuple[Any, ...]:
@@ -121,25 +121,28 @@ def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
 
 
 def reserve(frame_id: int, name: str) -> None:
-    """Keep an id for a frame that nobody sends: it is given to no other frame, and refused by its name."""
+    """Reserve an id of a frame that is no longer sent.
+
+    No other frame may use it, and a received one is refused by name.
+    """
     assert frame_id not in _FRAMES and frame_id not in _RESERVED, f"frame id {frame_id} is taken"
     _RESERVED[frame_id] = name
 
 
 def reserved_frames() -> dict[int, str]:
-    """Ids of frames that nobody may send, with the frames' names."""
+    """Return the reserved ids with the names of their frames."""
     return dict(_RESERVED)
 
 
 def declared_frames() -> list[type[Frame]]:
-    """Every frame class, ordered by id."""
+    """Return all frame classes, ordered by id."""
     return [_FRAMES[key] for key in sorted(_FRAMES)]
 
 
 def encode(message: Frame, *, with_checksum: bool = False) -> list[Body]:
-    """Return the frame as buffers to be written one after the other: prefix with header, then the body if any.
+    """Return the frame as buffers to write in order: prefix with header, then the body if any.
 
-    `with_checksum` is for frames that have one.
+    `with_checksum` may only be set for frames with `HAS_CHECKSUM`.
     """
     cls = type(message)
     header = cls.LAYOUT.pack(*message.header_values())
@@ -166,31 +169,40 @@ def _checked_start(
 
 
 def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, int]:
-    """Return frame class, header length and body length; UnknownFrameError where they cannot be ours."""
+    """Return frame class, header length and body length.
+
+    UnknownFrameError if id, version or magic number is unsupported.
+    """
     magic, version, frame_id, flags, header_length, body_length = PREFIX.unpack_from(data, offset)
     if magic != MAGIC:
-        raise UnknownFrameError(peer, f"bytes that are no frame (magic {magic:#010x})")
+        raise UnknownFrameError(peer, f"the bytes are not a frame (magic {magic:#010x})")
     if version != VERSION:
-        raise UnknownFrameError(peer, f"a frame of version {version}, this side speaks {VERSION}")
+        raise UnknownFrameError(
+            peer, f"a frame has version {version}, but this side speaks {VERSION}"
+        )
     cls = _FRAMES.get(frame_id)
     if cls is None:
         name = _RESERVED.get(frame_id)
         what = f"unknown id {frame_id}" if name is None else f"reserved id {frame_id} ({name})"
-        raise UnknownFrameError(peer, f"a frame with the {what}")
+        raise UnknownFrameError(peer, f"a frame has the {what}")
     if flags & ~CHECKSUM_FLAG or (flags and not cls.HAS_CHECKSUM):
-        raise ProtocolError(peer, f"a {cls.__name__} frame with the unknown flags {flags:#06x}")
+        raise ProtocolError(peer, f"a {cls.__name__} frame has unknown flags {flags:#06x}")
     least = cls.LAYOUT.size + (CHECKSUMS.size if flags else 0)
     if header_length > HEADER_BYTES_MAX or header_length < least:
-        raise ProtocolError(peer, f"a {cls.__name__} frame with a header of {header_length} bytes")
+        raise ProtocolError(
+            peer, f"a {cls.__name__} frame has an invalid header length of {header_length} bytes"
+        )
     if body_length and not cls.HAS_BODY:
-        raise ProtocolError(peer, f"a {cls.__name__} frame with a body of {body_length} bytes")
+        raise ProtocolError(
+            peer, f"a {cls.__name__} frame has an invalid body length of {body_length} bytes"
+        )
     return cls, header_length, body_length
 
 
 def verify_header(cls: type[Frame], data: Any, offset: int, length: int, peer: str) -> int | None:
-    """Check the header at `offset`, in front of which stands its prefix; return what `verify_body` has to expect.
+    """Check the header at `offset`, which follows its prefix; return the checksum that `verify_body` needs.
 
-    None where the frame carries no checksums. CorruptFrameError.
+    Returns None if the frame carries no checksums. CorruptFrameError if the checksum is wrong.
     """
     if not _is_checksummed(data, offset):
         return None
@@ -204,15 +216,15 @@ def verify_header(cls: type[Frame], data: Any, offset: int, length: int, peer: s
 
 
 def verify_body(cls: type[Frame], body: Any, expected: int, peer: str) -> None:
-    """Check a body against what its header says of it. CorruptFrameError."""
+    """Check a body against the checksum in its header. CorruptFrameError if it differs."""
     actual = crc32(body)
     if actual != expected:
         raise _corrupt(peer, f"body of a {cls.__name__} frame", expected, actual)
 
 
 def _corrupt(peer: str, what: str, expected: int, actual: int) -> CorruptFrameError:
-    sums = f"its checksum is {actual:#010x}, and was {expected:#010x}"
-    return CorruptFrameError(peer, f"the {what} was changed on its way: {sums}")
+    sums = f"its checksum is {actual:#010x} instead of {expected:#010x}"
+    return CorruptFrameError(peer, f"the {what} was changed in transit: {sums}")
 
 
 def _is_checksummed(data: Any, header_offset: int) -> bool:
@@ -220,9 +232,9 @@ def _is_checksummed(data: Any, header_offset: int) -> bool:
 
 
 def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body, peer: str) -> F:
-    """Rebuild a frame from its header at `offset`, in front of which stands its prefix, and its body.
+    """Rebuild a frame from its header at `offset`, which follows its prefix, and its body.
 
-    Checksums are left to `verify_header` and `verify_body`.
+    Checksums are checked by `verify_header` and `verify_body`.
     """
     if _is_checksummed(data, offset):
         length -= CHECKSUMS.size
@@ -232,22 +244,20 @@ def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body,
     if cls.HAS_MARKERS:
         markers = decode_markers(data, offset + size, length - size, peer)
     elif length != size:
-        raise ProtocolError(peer, f"a {cls.__name__} frame with {length - size} bytes too many")
+        raise ProtocolError(peer, f"a {cls.__name__} frame is {length - size} bytes too long")
     try:
         return cls.from_header(values, markers, body)
     except (ValueError, UnicodeDecodeError) as error:
-        raise ProtocolError(
-            peer, f"a {cls.__name__} frame with impossible values: {error}"
-        ) from error
+        raise ProtocolError(peer, f"a {cls.__name__} frame has invalid values: {error}") from error
 
 
 def attach_body(header: Frame, body: Body) -> None:
-    """Give a frame that was decoded without its body, and not yet handed on, the body that came later."""
+    """Set the body of a frame that was decoded before its body had arrived."""
     msgspec.structs.force_setattr(header, "body", body)
 
 
 def add_marker(placed: list[PlacedMarker], added: PlacedMarker) -> None:
-    """Put a marker behind those before it; of watermarks with no row between them the last one counts."""
+    """Append a marker; of several watermarks without a row between them only the last one is kept."""
     if placed and isinstance(added.marker, Watermark):
         last = placed[-1]
         if last.row_offset == added.row_offset and isinstance(last.marker, Watermark):
@@ -259,7 +269,7 @@ def add_marker(placed: list[PlacedMarker], added: PlacedMarker) -> None:
 def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
     """Return 13 bytes per marker: row offset u32, kind u8, value i64.
 
-    Behind those of a latency marker stand 20 more: the source's operator id, and the index of its subtask, u32.
+    A latency marker has 20 more: the source's operator id, and the index of its subtask, u32.
     """
     if not markers:
         return b""
@@ -277,14 +287,14 @@ def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
 
 
 def decode_markers(data: Any, offset: int, length: int, peer: str) -> tuple[PlacedMarker, ...]:
-    """Inverse of `encode_markers`."""
+    """Return the markers that `encode_markers` has encoded. ProtocolError if they are invalid."""
     if not length:
         return ()
     end = offset + length
     markers: list[PlacedMarker] = []
     while offset < end:
         if end - offset < _MARKER.size:
-            raise ProtocolError(peer, f"a marker vector of {length} bytes")
+            raise ProtocolError(peer, f"the markers have an invalid length of {length} bytes")
         row_offset, kind, value = _MARKER.unpack_from(data, offset)
         offset += _MARKER.size
         marker: StreamMarker
@@ -294,11 +304,11 @@ def decode_markers(data: Any, offset: int, length: int, peer: str) -> tuple[Plac
             marker = WatermarkStatus(bool(value))
         elif kind == _LATENCY:
             if end - offset < _ORIGIN.size:
-                raise ProtocolError(peer, f"a marker vector of {length} bytes")
+                raise ProtocolError(peer, f"the markers have an invalid length of {length} bytes")
             source_id, subtask_index = _ORIGIN.unpack_from(data, offset)
             offset += _ORIGIN.size
             marker = LatencyMarker(value, OperatorId(source_id), subtask_index)
         else:
-            raise ProtocolError(peer, f"a marker of the unknown kind {kind}")
+            raise ProtocolError(peer, f"a marker has the unknown kind {kind}")
         markers.append(PlacedMarker(row_offset, marker))
     return tuple(markers)

@@ -1,4 +1,4 @@
-"""The opening of a connection: versions, features and a proof of the shared secret, both ways, before anything else.
+"""Handshake: agrees on version and features, and proves the shared secret both ways, before anything else is sent.
 
     DIALLER  Hello ─────────────►  ACCEPTOR
              ◄───────── Hello, Proof
@@ -28,17 +28,20 @@ from headrace.network.wire.framing import (
 
 CHECKSUM: Final = ConfigOption(
     "headrace.network.checksum", bool, False,
-    "Whether rows, schemas and events that one TaskManager sends another carry a CRC-32, which finds damage that "
-    "TCP's own checksum misses. Costs each side about 1 ms per MiB; used where both sides have it set.",
+    "Whether rows, schemas and events sent between TaskManagers carry a CRC-32, which finds damage that "
+    "TCP's own checksum misses. Costs each side about 1 ms per MiB; used if both sides have it set.",
 )  # fmt: skip
 _PLANE: Final = b"data"
 OPENING_BYTES_MAX: Final = 1024
-"""More than this is not read from a peer that has not proved itself."""
+"""Most bytes read from a peer that has not authenticated itself."""
 
 
 @dataclass(frozen=True)
 class Established:
-    """The peer proved itself. `rest` are bytes after its proof; `version` and `features` are what both speak."""
+    """Result of a successful handshake.
+
+    `rest` are bytes after the peer's proof; `version` and `features` are supported by both sides.
+    """
 
     peer_name: str
     version: int
@@ -47,14 +50,14 @@ class Established:
 
 
 def offered_features(settings: Settings) -> int:
-    """Return the bit set of features that this side is ready for."""
+    """Return the bit set of features that this side supports."""
     return Feature.CHECKSUM if settings.get_option(CHECKSUM) else 0
 
 
 class Handshake:
-    """One side of the opening. Send `opening()` if it is not empty, then feed what arrives to `receive`.
+    """One side of the handshake: send `opening()` if it is not empty, then feed received bytes to `receive`.
 
-    `expected_name`: whom a dialler means to reach. Nobody else gets a proof from it that anybody would accept.
+    `expected_name` is the peer that a dialler wants to reach. Its proof is valid for that peer only.
     """
 
     def __init__(
@@ -85,15 +88,18 @@ class Handshake:
 
     @property
     def claimed_name(self) -> str | None:
-        """The name that the peer claims, not proved yet, or None before it introduces itself."""
+        """Name that the peer claims, not authenticated yet, or None before it has sent one."""
         return None if self._peer is None else bytes(self._peer.body).decode(errors="replace")
 
     def opening(self) -> bytes:
-        """Bytes to send before anything was received."""
+        """Return the bytes to send before anything was received."""
         return self._own_hello if self._role is Role.DIALLER else b""
 
     def receive(self, data: bytes) -> tuple[bytes, Established | None]:
-        """Take bytes of the peer; return bytes to send and, at the end, who the peer is. HandshakeError."""
+        """Process bytes of the peer; return bytes to send and, at the end, the result.
+
+        HandshakeError if the peer is refused.
+        """
         self._received += data
         reply = b""
         if self._peer is None:
@@ -111,7 +117,7 @@ class Handshake:
         if not self._proof.accepts(proof.digest, self._own_hello, self._peer_hello):
             raise HandshakeError(
                 self._remote,
-                "it does not know the secret of this cluster, or another process was meant",
+                "it does not know the secret of this cluster, or expected another process",
             )
         established = Established(
             bytes(self._peer.body).decode(),
@@ -125,22 +131,23 @@ class Handshake:
         if not hello.version_min <= VERSION <= hello.version_max:
             raise HandshakeError(
                 self._remote,
-                f"it speaks protocol versions {hello.version_min} to {hello.version_max}, this side {VERSION}",
+                f"it speaks protocol versions {hello.version_min} to {hello.version_max}, but this side speaks "
+                f"{VERSION}",
             )
         try:
             bytes(hello.body).decode()
         except UnicodeDecodeError as error:
-            raise HandshakeError(self._remote, f"its name is no text: {error}") from error
+            raise HandshakeError(self._remote, f"its name is not valid UTF-8: {error}") from error
         self._peer = hello
         if self._expected_name is not None and self.claimed_name != self._expected_name:
             raise HandshakeError(
                 self._remote,
-                f"{self.claimed_name} answers where {self._expected_name} was expected: it may have been replaced",
+                f"{self.claimed_name} answered instead of {self._expected_name}, which may have been replaced",
             )
         self._peer_hello = b"".join(encode(hello))
 
     def _take(self, wanted: type[Frame]) -> Frame | None:
-        """Cut the next frame off, which must be of the class `wanted`; None while it is incomplete."""
+        """Cut off the next frame, which must be of class `wanted`; None while it is incomplete."""
         data = bytes(self._received)
         if len(data) < PREFIX.size:
             return None
@@ -154,7 +161,7 @@ class Handshake:
         if cls is not wanted or length > OPENING_BYTES_MAX:
             raise HandshakeError(
                 self._remote,
-                f"it sent a {cls.__name__} frame of {length} bytes before it had proved itself",
+                f"it sent a {cls.__name__} frame of {length} bytes before it had authenticated itself",
             )
         if len(data) < length:
             return None

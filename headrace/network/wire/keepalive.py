@@ -1,8 +1,8 @@
-"""Liveness: when one side of a connection says that it lives, and when it gives the other up.
+"""Liveness: decides when one side of a connection sends a keepalive, and when it considers its peer dead.
 
-TCP alone notices a half-open link after hours. Here whoever has sent nothing for an interval sends a KeepAlive frame,
-which nobody answers; whoever has received nothing for the timeout closes. Neither a peer that reads nothing nor one
-that drips a few bytes now and then counts as alive. Pure: time comes as an argument.
+TCP alone notices a half-open link after hours. Here a side that has sent nothing for an interval sends a KeepAlive
+frame, which is not answered; a side that has received nothing for the timeout closes. Neither a peer that reads nothing
+nor one that sends a few bytes now and then counts as alive. Pure: time is an argument.
 Source: the heart-beats of remote shuffle services; Flink's data plane has none.
 """
 
@@ -15,23 +15,23 @@ from headrace.core.errors import ConfigurationError
 
 KEEPALIVE_INTERVAL: Final = ConfigOption(
     "headrace.network.keepalive.interval", timedelta, timedelta(seconds=10),
-    "Time without traffic on a connection between TaskManagers after which a sign of life is sent; 0: none is sent.",
+    "Time without traffic on a connection between TaskManagers after which a keepalive is sent; 0: none is sent.",
 )  # fmt: skip
 KEEPALIVE_TIMEOUT: Final = ConfigOption(
     "headrace.network.keepalive.timeout", timedelta, timedelta(seconds=60),
-    "Time after which a TaskManager is disconnected that sends nothing, or reads nothing.",
+    "Time after which a TaskManager that sends nothing, or reads nothing, is disconnected.",
 )  # fmt: skip
 PROGRESS_BYTES: Final = 64 * 1024
-"""Without a whole frame, so many bytes are a sign of life too: a large body may take its time."""
+"""Number of bytes that count as a sign of life without a whole frame, since a large body may take its time."""
 
 
 class LivenessAction(enum.Enum):
-    """Actions that keep a connection alive or give it up."""
+    """Actions that keep a connection alive or end it."""
 
     NOTHING = enum.auto()
     SEND = enum.auto()
-    GIVE_UP_SILENT = enum.auto()  # nothing came for the timeout
-    GIVE_UP_STUCK = enum.auto()  # a sign of life could not be sent for the timeout
+    GIVE_UP_SILENT = enum.auto()  # nothing was received for the timeout
+    GIVE_UP_STUCK = enum.auto()  # a keepalive could not be sent for the timeout
 
 
 class KeepAlivePolicy:
@@ -43,7 +43,7 @@ class KeepAlivePolicy:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "KeepAlivePolicy":
-        """Read the options; ConfigurationError where live peers would be given up."""
+        """Make the policy from the options. ConfigurationError if the timeout is shorter than twice the interval."""
         interval = settings.get_option(KEEPALIVE_INTERVAL)
         timeout = settings.get_option(KEEPALIVE_TIMEOUT)
         if interval and timeout < 2 * interval:
@@ -54,7 +54,7 @@ class KeepAlivePolicy:
 
 
 class Liveness:
-    """One side of one connection. Call `check` at `due_ns`, the others as things happen."""
+    """Liveness of one side of one connection. Call `check` at `due_ns`, the other methods as events happen."""
 
     __slots__ = ("_partial_bytes", "_pending_since_ns", "_policy", "_received_ns", "_sent_ns")
 
@@ -66,12 +66,12 @@ class Liveness:
         self._pending_since_ns: int | None = None
 
     def sent(self, now_ns: int) -> None:
-        """The transport took something to send."""
+        """Record that the transport accepted output."""
         self._sent_ns = now_ns
         self._pending_since_ns = None
 
     def received(self, byte_count: int, has_frames: bool, now_ns: int) -> None:
-        """Bytes came, and completed frames or not."""
+        """Record received bytes, and whether they completed a frame."""
         self._partial_bytes += byte_count
         if has_frames or self._partial_bytes >= PROGRESS_BYTES:
             self._partial_bytes = 0
@@ -87,7 +87,7 @@ class Liveness:
         return min(own, self._received_ns + policy.timeout_ns)
 
     def check(self, now_ns: int) -> LivenessAction:
-        """Decide."""
+        """Return the action to take now."""
         policy = self._policy
         if now_ns - self._received_ns >= policy.timeout_ns:
             return LivenessAction.GIVE_UP_SILENT

@@ -1,1 +1,1 @@
-"""RecordWriter: from the batches that an operator emits to the partition's buffers."""
+"""RecordWriter: puts the batches that an operator emits into the buffers of a partition."""

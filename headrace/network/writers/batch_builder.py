@@ -1,4 +1,4 @@
-"""BatchBuilder: rows and markers that wait to be sealed into one batch for one channel."""
+"""BatchBuilder: collects rows and markers to seal as one batch for one channel."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ MARKERS_MAX: Final = 1000
 
 
 class BatchBuilder:
-    """Slices in their wire form, all of one schema, with their totals."""
+    """Collects slices in their wire form, all of one schema, with their totals."""
 
     __slots__ = (
         "_exact_bytes",
@@ -29,7 +29,7 @@ class BatchBuilder:
         self._markers: list[PlacedMarker] = []
         self._schema: pa.Schema | None = None
         self._has_dictionaries = False
-        # Of the rows as they are, where they are a single slice.
+        # Exact size of the rows if they are a single slice.
         self._exact_bytes: int | None = None
         self.row_count = 0
         self.size_estimate = 0.0
@@ -41,13 +41,13 @@ class BatchBuilder:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether it holds as many markers as a frame should."""
+        """Return whether the builder holds as many markers as a frame should."""
         return len(self._markers) >= MARKERS_MAX
 
     def accepts(self, schema: pa.Schema) -> bool:
-        """Return whether rows of `schema` may be added, or what waits has another one and must be sealed before.
+        """Return whether rows of `schema` may be added; otherwise the builder must be sealed first.
 
-        The kinds of rows and the times of timers come and go within a stream.
+        The schema changes within a stream as row kinds and timestamps of timers come and go.
         """
         if schema is self._schema:
             return True
@@ -62,9 +62,9 @@ class BatchBuilder:
     def append(
         self, rows: pa.RecordBatch, size_bytes: float, exact_bytes: int | None = None
     ) -> None:
-        """Add rows, of a schema that it accepts, behind what waits.
+        """Add rows of an accepted schema behind the others.
 
-        They take about `size_bytes` on the wire; `exact_bytes` is given where that is known.
+        They take about `size_bytes` on the wire; `exact_bytes` is given if it is known.
         """
         self._exact_bytes = None if self._slices else exact_bytes
         self._slices.append(rows)
@@ -72,16 +72,16 @@ class BatchBuilder:
         self.size_estimate += size_bytes
 
     def append_marker(self, marker: StreamMarker) -> None:
-        """Add a marker behind what waits; of watermarks with no row between them the last one counts."""
+        """Add a marker behind the rows; of several watermarks without a row between them only the last one is kept."""
         add_marker(self._markers, PlacedMarker(self.row_count, marker))
 
     def append_markers(self, placed: tuple[PlacedMarker, ...]) -> None:
-        """Add markers of the rows that are going to be appended next."""
+        """Add markers of the rows that are appended next."""
         for each in placed:
             add_marker(self._markers, PlacedMarker(self.row_count + each.row_offset, each.marker))
 
     def peek(self) -> SealedBatch:
-        """Return everything as one batch, and keep it."""
+        """Return the contents as one batch, and keep them."""
         markers = tuple(self._markers)
         if not self._slices:
             return SealedBatch(None, markers)
@@ -93,7 +93,7 @@ class BatchBuilder:
         return SealedBatch(arrow, markers, self._exact_bytes)
 
     def seal(self) -> SealedBatch:
-        """Return everything as one batch and begin anew."""
+        """Return the contents as one batch, and clear the builder."""
         sealed = self.peek()
         self._markers.clear()
         self._slices.clear()

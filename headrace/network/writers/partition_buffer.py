@@ -1,7 +1,7 @@
-"""PartitionBuffer: rows of many channels that wait to be split together. Pure.
+"""PartitionBuffer: collects batches for many channels and splits them together. Pure.
 
-To split a batch costs some microseconds for each channel, however few rows it has for it: with hundreds of channels
-more than everything else that happens to a row. So batches wait here until they are enough rows, or bytes, per
+Splitting a batch costs some microseconds per channel, however few rows the channel gets: with hundreds of channels
+more than all other work for a row. So batches wait here until there are enough rows, or bytes, per
 channel; then one sort of the channel numbers and one `take` split them all, and each channel gets one slice.
 """
 
@@ -21,14 +21,14 @@ ROWS_PER_CHANNEL: Final = 256
 BYTES_PER_CHANNEL: Final = 16 * 1024
 MARKERS_MAX: Final = 256
 SHARE_WEIGHT: Final = 0.25
-"""Weight of the last split in the estimate of how rows fall to the channels."""
+"""Weight of the last split in the estimate of each channel's share of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelShare:
-    """Rows for one channel, with the markers between them; `rows` and `schema` are None where there are only markers.
+    """Rows for one channel, with the markers between them; `rows` and `schema` are None if there are only markers.
 
-    `schema` is that of `rows`: pyarrow makes a new object whenever it is asked, and who compares wants the same one.
+    `schema` is kept with `rows` because pyarrow makes a new object on each access, and comparisons want the same one.
     The rows take about `size_bytes` on the wire.
     """
 
@@ -41,7 +41,7 @@ class ChannelShare:
 
 @dataclass(frozen=True, slots=True)
 class _UnplacedMarker:
-    """A marker behind the first `row_number` rows; `channel` is None where all channels get it."""
+    """A marker behind the first `row_number` rows; `channel` is None if all channels get it."""
 
     row_number: int
     marker: StreamMarker
@@ -49,12 +49,12 @@ class _UnplacedMarker:
 
 
 class PartitionBuffer:
-    """Batches with the channel of each row, and the markers between them."""
+    """Collects batches with the channel of each row, and the markers between them."""
 
     def __init__(self, channel_count: int, rows_per_channel: int = ROWS_PER_CHANNEL) -> None:
         self._channel_count = channel_count
         self._rows_max = rows_per_channel * channel_count
-        # Of the rows, the channel that gets most; forgotten by and by.
+        # Share of the rows that the largest channel gets; a decaying average.
         self._counts = np.zeros(channel_count)
         self._largest_share = 1 / channel_count
         self._bytes_max = BYTES_PER_CHANNEL * channel_count
@@ -71,7 +71,7 @@ class PartitionBuffer:
 
     @property
     def is_enough(self) -> bool:
-        """Return whether it should be split now."""
+        """Return whether the buffer should be split now."""
         return (
             self._row_count >= self._rows_max
             or self._size_bytes >= self._bytes_max
@@ -79,27 +79,27 @@ class PartitionBuffer:
         )
 
     def limit_rows(self, rows_per_channel: int, rows_of_largest: int) -> None:
-        """Set how many rows for each channel are enough, and how many for the one that gets most."""
+        """Set the number of rows per channel, and for the largest channel, at which to split."""
         largest = self.rows_with(rows_of_largest)
         self._rows_max = min(rows_per_channel * self._channel_count, largest)
 
     def rows_with(self, rows_of_largest: int) -> int:
-        """Rows of which about so many fall to the channel that gets most; at least one."""
+        """Return the number of rows of which about `rows_of_largest` go to the largest channel; at least one."""
         return max(1, round(rows_of_largest / self._largest_share))
 
     def append(self, batch: RecordBatch, channels: Channels) -> None:
-        """Add rows of which `channels` (shape (num_rows,)) says whose they are."""
+        """Add rows; `channels`, shape (num_rows,), gives the channel of each."""
         self._batches.append(batch)
         self._channels.append(channels)
         self._row_count += batch.num_rows
         self._size_bytes += pa.ipc.get_record_batch_size(batch.columns())
 
     def append_marker(self, marker: StreamMarker, channel: int | None = None) -> None:
-        """Add a marker for all channels, or for one, behind the rows that were added so far."""
+        """Add a marker for all channels, or for one, behind the rows added so far."""
         self._markers.append(_UnplacedMarker(self._row_count, marker, channel))
 
     def split(self) -> Iterator[ChannelShare]:
-        """Begin anew and yield what each channel gets; those that get nothing are passed over."""
+        """Yield the share of each channel that has one, and clear the buffer."""
         batches, self._batches = self._batches, []
         channels, self._channels = self._channels, []
         markers, self._markers = self._markers, []
@@ -127,7 +127,7 @@ class PartitionBuffer:
         row_bytes = pa.ipc.get_record_batch_size(arrow) / len(order)
         schema = arrow.schema
         if self._schema is not None and self._schema.equals(schema):
-            # The object that all channels know already, so that they need not compare.
+            # The schema object that all channels hold already, so that they need not compare.
             schema = self._schema
         self._schema = schema
         marker_rows = np.array([each.row_number for each in markers], dtype=np.intp)
@@ -148,7 +148,7 @@ class PartitionBuffer:
 def _place(
     markers: Sequence[_UnplacedMarker], offsets: Sequence[int], channel: int
 ) -> tuple[PlacedMarker, ...]:
-    """Put a channel's markers before its rows at `offsets`; see `add_marker`."""
+    """Place a channel's markers before its rows at `offsets`; see `add_marker`."""
     placed: list[PlacedMarker] = []
     for each, offset in zip(markers, offsets, strict=True):
         if each.channel is None or each.channel == channel:

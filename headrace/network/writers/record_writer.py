@@ -1,15 +1,15 @@
-"""RecordWriter: one subtask's rows, markers and events on their way to one partition.
+"""RecordWriter: writes the rows, markers and events of one subtask to one partition.
 
-Rows wait per channel, as references, in a BatchBuilder. They are sealed into one batch when they are enough bytes or
-rows, when an event must not overtake them, or when a flush comes. A batch that is large enough already is sealed as it
+Rows wait per channel, as references, in a BatchBuilder. They are sealed into one batch when there are enough bytes or
+rows, when an event must not overtake them, or at a flush. A batch that is large enough already is sealed as it
 is. `create_record_writer` chooses the class by the edge:
 
     ChannelSelectorRecordWriter    whole batches, or a few parts of each, to the channels that a selector names;
                                    an edge with a single channel is the simplest case
-    PartitioningRecordWriter       rows of a batch go to many channels, as on a keyed edge: batches wait undivided until
-                                   splitting them is worth while
+    PartitioningRecordWriter       rows of a batch go to many channels, as on a keyed edge: batches wait unsplit until
+                                   splitting them pays off
     BroadcastRecordWriter          each batch is sealed once, for all channels
-    SortingRecordWriter            a sort-merge partition, which does the splitting itself, region by region
+    SortingRecordWriter            a sort-merge partition, which splits by itself, region by region
 
 Source: Flink RecordWriter, ChannelSelectorRecordWriter, BroadcastRecordWriter, RecordWriterBuilder.
 """
@@ -45,7 +45,7 @@ from headrace.network.writers.partition_buffer import ROWS_PER_CHANNEL, Partitio
 
 SEAL_BYTES: Final = ConfigOption(
     "headrace.network.seal-size", SizeBytes, SizeBytes(128 * 1024),
-    "Bytes of rows for one channel at which they are sent, whatever the buffer timeout; where rows are split among "
+    "Bytes of rows for one channel at which they are sent, whatever the buffer timeout; if rows are split among "
     "many consumers, at least 16 KB or 256 rows for each of them.",
 )  # fmt: skip
 SEAL_ROWS: Final = ConfigOption(
@@ -55,24 +55,27 @@ SEAL_ROWS: Final = ConfigOption(
 FLUSH_ALWAYS: Final = 0
 FULL_BATCHES_ONLY: Final = -1
 PIECE_FACTOR: Final = 2
-"""A batch of more rows than are enough by this is cut."""
+"""Factor of the wanted rows above which a batch is cut."""
 HANDED_OVER_TOGETHER_MAX: Final = 32
-"""Batches that are sealed before any of them is handed over. To hand over wakes the network thread, which shares the
-interpreter, and often the core, with the task: done one by one, each batch costs two changes of threads."""
+"""Number of batches that are sealed before any of them is handed over.
+
+Handing over wakes the network thread, which shares the interpreter, and often the core, with the task: done one by one,
+each batch would cost two thread switches.
+"""
 
 _SHARE_OF_SORTING_POOL: Final = 4
-"""A sort-merge partition is handed at most a quarter of its memory in one go."""
+"""Divisor of a sort-merge partition's memory: it is given at most this share at once."""
 
 Lend = Callable[[int, int], SegmentLease | None]
-"""Takes segments for a batch of so many bytes and references."""
+"""Takes segments for a batch of the given bytes and references; returns None if there are none."""
 
 
 class RecordWriter(ABC):
-    """Writes to all subpartitions of one partition. Called by the task's thread; `close` and `fail` by any.
+    """Writes to all subpartitions of one partition. Called on the task's thread; `close` and `fail` on any.
 
-    `buffer_timeout_ms`: 0 hands over after each call, -1 only full batches, else the task calls `flush_all` after it;
-    with a latency target, and unless it is -1, after what its governor chose (`hold_ms`). `builder_count`: how many
-    batches are built at a time.
+    `buffer_timeout_ms`: with 0 each call hands over, with -1 only full batches are, otherwise the task calls
+    `flush_all` after this time; with a latency target, and unless it is -1, after the time that the governor chose
+    (`hold_ms`). `builder_count`: number of batches that are built at the same time.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class RecordWriter(ABC):
         self._seal_bytes = min(settings.get_option(SEAL_BYTES), self._pool.segment_size)
         self._seal_rows = settings.get_option(SEAL_ROWS)
         self._builders = [BatchBuilder() for _ in range(builder_count)]
-        # Sealed within the present call, and handed over before it returns.
+        # Batches sealed within the current call, and handed over before it returns.
         self._sealed: list[tuple[int, SealedBatch, SegmentLease]] = []
         self.governor: Final = (
             None
@@ -106,26 +109,26 @@ class RecordWriter(ABC):
 
     @property
     def hold_ms(self) -> float:
-        """Longest time that the task may hold back rows before it calls `flush_all`; see `buffer_timeout_ms`."""
+        """Longest time in ms that the task may hold back rows before it calls `flush_all`; see `buffer_timeout_ms`."""
         return self.buffer_timeout_ms if self.governor is None else self.governor.choice.hold_ms
 
     @property
     def is_available(self) -> bool:
-        """Return whether the next batch will find room; the task should do something else while it does not."""
+        """Return whether the next batch will find room; if not, the task should do other work."""
         return self._pool.is_available
 
     @property
     def rows_wanted(self) -> int:
-        """Rows that should be emitted at once at most: more would be in flight at once than consumers wish."""
+        """Most rows to emit at once; more would exceed the rows that consumers want in flight."""
         return self._least_batch_rows() * self.partition.subpartition_count
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, from any thread, as soon as the writer is available; now if it is."""
+        """Call `callback` once, on any thread, as soon as the writer is available; immediately if it is now."""
         self._pool.on_available(callback)
 
     @abstractmethod
     def emit(self, batch: RecordBatch) -> None:
-        """Send rows to the channels they belong to; waits only past the overdraft. CancelTaskException after close."""
+        """Send rows to their channels; waits only beyond the overdraft. CancelTaskException after close."""
 
     def emit_marker(self, marker: TimeMarker) -> None:
         """Send a watermark or a change of idleness to every channel, behind the rows emitted so far."""
@@ -141,7 +144,7 @@ class RecordWriter(ABC):
             self._seal_all(lambda builder: builder is addressed)
 
     def limit_at_first(self, in_flight_rows: int) -> None:
-        """Let so many rows wait for each consumer until it says itself how many it wants."""
+        """Set the rows in flight that apply to each consumer until it announces its own limit."""
         self.partition.limit_at_first(in_flight_rows)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
@@ -150,11 +153,11 @@ class RecordWriter(ABC):
         self.partition.emit_event(event, blocks_upstream=blocks_upstream)
 
     def emit_barrier(self, barrier: CheckpointBarrier) -> InFlightOutput:
-        """Send a barrier to every channel, as its options say; return what it overtakes. Never waits.
+        """Send a barrier to every channel according to its options; return the batches it overtakes. Never waits.
 
-        One that overtakes leaves rows that are not sealed yet behind it; they count as overtaken.
+        Unsealed rows count as overtaken if it overtakes, and stay behind it.
         """
-        # What is sealed here is in memory anyway: the barrier need not wait until a consumer makes room.
+        # Rows sealed here are in memory anyway: the barrier need not wait until a consumer makes room.
         self._distribute(self._pool.borrow)
         if barrier.options.is_unaligned:
             return self.partition.emit_barrier(barrier, self._unsealed())
@@ -162,51 +165,54 @@ class RecordWriter(ABC):
         return self.partition.emit_barrier(barrier, {})
 
     def time_out_barrier(self, checkpoint_id: int) -> None:
-        """Have a barrier that may time out overtake what stands before it, wherever it still waits."""
+        """Let a barrier that may time out overtake all batches that are still queued before it."""
         self.partition.time_out_barrier(checkpoint_id)
 
     def restore(self, channel: int, batches: Iterable[SealedBatch]) -> None:
-        """Hand over what a checkpoint caught on its way to `channel`, before anything is emitted. Never waits."""
+        """Hand over the in-flight batches of `channel` from a checkpoint, before any other rows. Never waits."""
         for sealed in batches:
             for piece in sealed.cut(self._pool.segment_size):
                 self.partition.prepare(channel, piece)
                 self.partition.emit(channel, piece, self._pool.borrow(piece.size_bytes))
 
     def finish_restore(self) -> None:
-        """Tell consumers that all was restored; they read nothing new before they have what others restored too."""
+        """Tell consumers that all batches were restored.
+
+        They read no new rows before other senders have done the same.
+        """
         self.partition.emit_event(EndOfOutputChannelState(), blocks_upstream=True)
 
     def flush_all(self) -> None:
-        """Hand over everything that waits."""
+        """Hand over all rows that are held back."""
         if self.governor is not None:
             self._govern(self.governor)
         self._distribute()
         self._seal_all(_has_some)
 
     def finish(self) -> None:
-        """Hand over what waits and end the partition."""
+        """Hand over all rows that are held back, and end the partition."""
         self.flush_all()
         self.partition.finish()
 
     def fail(self, cause: BaseException) -> None:
-        """End the partition with an error that its consumers will see. Any thread."""
+        """End the partition with an error that its consumers get. Any thread."""
         self.partition.fail(cause)
 
     def close(self) -> None:
-        """Release the partition; consumers see a failure where it was not finished. Idempotent, any thread."""
+        """Release the partition; its consumers get a failure if it was not finished. Idempotent, any thread."""
         if self.partition.is_finished:
             self.partition.close()
         else:
             self.partition.fail(None)
 
     def _count(self, batch: RecordBatch) -> None:
-        """Take note of rows that are emitted."""
+        """Count emitted rows."""
         if self.governor is not None and self._held_since_ns is None:
             self._held_since_ns = self._clock.monotonic_ns()
         self.records_out += batch.num_rows
 
     def _govern(self, governor: LatencyGovernor) -> None:
-        """Tell the governor of a flush that comes, where rows wait for it, and do as it chooses from now on."""
+        """Report a flush of held rows to the governor, and apply its choice."""
         since_ns, self._held_since_ns = self._held_since_ns, None
         now_ns = self._clock.monotonic_ns()
         if since_ns is None or not governor.is_due(now_ns):
@@ -217,14 +223,14 @@ class RecordWriter(ABC):
         self._limit_rows(governor.flushed(seen).rows)
 
     def _limit_rows(self, row_count: int) -> None:
-        """Seal batches of so many rows from now on."""
+        """Seal batches of `row_count` rows from now on."""
         self._seal_rows = row_count
 
     def _distribute(self, lend: Lend | None = None) -> None:  # noqa: B027  (what most kinds do: nothing)
-        """Bring rows that wait undivided to the builders of their channels."""
+        """Pass rows that wait unsplit to the builders of their channels."""
 
     def _add(self, channel: int, rows: pa.RecordBatch) -> None:
-        """Add rows behind those that wait for a channel; what has another schema is sealed before."""
+        """Add rows behind those of a channel; rows with another schema are sealed first."""
         # Not `nbytes`, which walks every buffer and takes ten times as long.
         size_bytes = pa.ipc.get_record_batch_size(rows)
         self._make_acceptable(channel, rows.schema)
@@ -254,12 +260,12 @@ class RecordWriter(ABC):
             self._seal(channel, lend)
 
     def _wished_rows(self, channel: int) -> int:
-        """Rows of a batch for a consumer: a slow one wants less in flight than a full one."""
+        """Return the rows of one batch for a consumer, by the rows in flight that it wants."""
         wanted = self.partition.in_flight_rows(channel)
         return UNLIMITED_ROWS if wanted is None else batch_rows(wanted)
 
     def _least_batch_rows(self) -> int:
-        """Rows of a batch for the slowest consumer."""
+        """Return the rows of one batch for the consumer that wants the fewest."""
         count = self.partition.subpartition_count
         wishes = [self.partition.in_flight_rows(channel) for channel in range(count)]
         return min(
@@ -267,7 +273,7 @@ class RecordWriter(ABC):
         )
 
     def _unsealed(self) -> dict[int, SealedBatch]:
-        """Return the unsealed rows of each channel that has some."""
+        """Return the unsealed rows of each channel that has any."""
         return {
             channel: builder.peek()
             for channel, builder in enumerate(self._builders)
@@ -275,7 +281,7 @@ class RecordWriter(ABC):
         }
 
     def _seal_all(self, is_due: Callable[[BatchBuilder], bool], lend: Lend | None = None) -> None:
-        """Seal what waits for each channel where it is due, and hand it over."""
+        """Seal the rows of each channel that is due, and hand them over."""
         try:
             for channel, builder in enumerate(self._builders):
                 if is_due(builder):
@@ -285,16 +291,16 @@ class RecordWriter(ABC):
 
     def _seal(self, channel: int, lend: Lend | None = None) -> None:
         for piece in self._pieces(channel):
-            # Before any of them is handed over: whoever is woken then takes turns with this thread.
+            # Seal all before handing over: a woken thread then competes with this one.
             self.partition.prepare(channel, piece)
-            # On its own line: to wait for it hands over what was sealed, and begins a new list.
+            # On its own line: waiting for it hands over the sealed batches, and begins a new list.
             lease = self._lease_for(piece, 1, lend)
             self._sealed.append((channel, piece, lease))
             if len(self._sealed) >= HANDED_OVER_TOGETHER_MAX:
                 self._hand_over()
 
     def _pieces(self, channel: int) -> list[SealedBatch]:
-        """Take what waits for a channel, cut to what fits a segment and its consumer wants."""
+        """Seal the rows of a channel, cut to pieces that fit a segment and the consumer's limit."""
         assert not self.partition.is_finished, f"{self.partition.partition_id} has ended"
         rows_max = PIECE_FACTOR * self._wished_rows(channel)
         return self._builders[channel].seal().cut(self._pool.segment_size, rows_max)
@@ -309,7 +315,7 @@ class RecordWriter(ABC):
 
     def _wait_for_lease(self, size_bytes: int, references: int) -> SegmentLease:
         started_ns = self._clock.monotonic_ns()
-        # Consumers give back only what they have.
+        # Consumers return only segments that they have received.
         self._hand_over()
         self.partition.make_room()
         try:
@@ -318,7 +324,7 @@ class RecordWriter(ABC):
             self.hard_back_pressured_ns += self._clock.monotonic_ns() - started_ns
 
     def _hand_over(self) -> None:
-        """Give what was sealed to the partition, also after an error: its segments must not be lost."""
+        """Pass sealed batches to the partition, also after an error, so that their segments are not lost."""
         sealed, self._sealed = self._sealed, []
         given = 0
         try:
@@ -331,7 +337,7 @@ class RecordWriter(ABC):
 
 
 class ChannelSelectorRecordWriter(RecordWriter):
-    """Sends each batch, or its parts, at once to the builders of the channels that a selector names."""
+    """Sends each batch, or its parts, at once to the builders of the channels that a selector chooses."""
 
     def __init__(
         self,
@@ -428,7 +434,7 @@ class BroadcastRecordWriter(RecordWriter):
         self, partition: ResultPartition, buffer_timeout_ms: int, clock: Clock, settings: Settings
     ) -> None:
         super().__init__(partition, 1, buffer_timeout_ms, clock, settings)
-        # Latency markers for one channel each, which go behind the rows that wait for all.
+        # Latency markers for one channel each, sent behind the rows held for all channels.
         self._behind: list[tuple[int, LatencyMarker]] = []
 
     @property
@@ -440,7 +446,7 @@ class BroadcastRecordWriter(RecordWriter):
         self._add(0, batch.to_arrow())
 
     def emit_latency_marker(self, marker: LatencyMarker, channel: int) -> None:
-        """Send a latency marker to one channel, behind all rows that are sealed together; they wait no less for it."""
+        """Send a latency marker to one channel, behind all rows that are sealed with it; it does not delay them."""
         if self.partition.subpartition_count == 1:
             super().emit_latency_marker(marker, channel)
             return
@@ -474,7 +480,7 @@ class BroadcastRecordWriter(RecordWriter):
 
 
 class SortingRecordWriter(RecordWriter):
-    """Hands batches to a sort-merge partition whole, with the channel of each row."""
+    """Passes whole batches to a sort-merge partition, with the channel of each row."""
 
     def __init__(
         self,
@@ -493,7 +499,7 @@ class SortingRecordWriter(RecordWriter):
         self._channels: list[Channels] = []
 
     def emit(self, batch: RecordBatch) -> None:
-        """Send rows to the channels they belong to. StorageError, as on a full disk."""
+        """Send rows to their channels. StorageError, for example on a full disk."""
         self.records_out += batch.num_rows
         rows = batch.to_arrow()
         if not self._rows.accepts(rows.schema):
@@ -511,11 +517,11 @@ class SortingRecordWriter(RecordWriter):
             self.flush_all()
 
     def emit_latency_marker(self, marker: LatencyMarker, channel: int) -> None:
-        """Not supported: a marker that lies in a file until its consumers start would measure no latency."""
+        """Not supported: a marker stored until its consumers start would not measure latency."""
         raise AssertionError("latency markers end before blocking results")
 
     def flush_all(self) -> None:
-        """Hand over everything that waits; nobody sees it before the end in any case."""
+        """Hand over all rows that are held back; consumers read them only after the end."""
         if self._rows.is_empty:
             return
         channels = np.concatenate([np.zeros(0, dtype=np.int32), *self._channels])
@@ -534,7 +540,7 @@ def create_record_writer(
     clock: Clock,
     settings: Settings | None = None,
 ) -> RecordWriter:
-    """Return the writer that suits an edge and the kind of its partition."""
+    """Return the writer that fits an edge and the kind of its partition."""
     options = settings or Settings()
     if selector.is_broadcast:
         return BroadcastRecordWriter(partition, buffer_timeout_ms, clock, options)

@@ -27,7 +27,7 @@ _ROWS: Final = "rows"
 
 
 class _Column:
-    """The aggregates of one input column, and how many values that are not null each slot has seen."""
+    """The aggregates of one input column, and the number of non-null values in each slot."""
 
     def __init__(self, name: str, arrow_type: pa.DataType) -> None:
         self.name = name
@@ -67,7 +67,7 @@ def _values_and_validity(column: pa.Array) -> tuple[Values, npt.NDArray[np.bool_
 
 
 class AccumulatorTable:
-    """All accumulators of one operator, by slot: fed by columns, read as columns.
+    """All accumulators of one operator, by slot; updated and read in columns.
 
     `types`: Arrow type of each input column by name. `targets`: Arrow type of each aggregate's result.
     """
@@ -96,7 +96,7 @@ class AccumulatorTable:
                 )
 
     def grow(self, capacity: int) -> None:
-        """Make room for slots 0..capacity-1."""
+        """Make room for slots 0 to capacity-1."""
         if capacity <= len(self._row_counts):
             return
         capacity = max(capacity, 2 * len(self._row_counts), _FIRST_CAPACITY)
@@ -108,7 +108,7 @@ class AccumulatorTable:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that all slots hold, those that are free as well."""
+        """Return the bytes of all slots, including free ones."""
         columns = self._columns.values()
         accumulators = (one for column in columns for one in column.accumulators.values())
         size = self._row_counts.nbytes + sum(column.counts.nbytes for column in columns)
@@ -146,7 +146,7 @@ class AccumulatorTable:
         return results
 
     def freeze(self) -> "FrozenAccumulators":
-        """Return what all slots hold; later changes do not show."""
+        """Return the present contents of all slots, unaffected by later changes."""
         return FrozenAccumulators(
             self._row_counts.copy(),
             {name: column.counts.copy() for name, column in self._columns.items()},
@@ -160,7 +160,7 @@ class AccumulatorTable:
     def restore(
         self, starts: WindowStarts, slots: SlotIndexes, stored: Callable[[str], pa.Array]
     ) -> None:
-        """Fill slots, reset before, with what `FrozenAccumulators.stored` gave; `stored` finds a column by name."""
+        """Fill slots, which were reset before, from `FrozenAccumulators.stored`; `stored` returns a column by name."""
         self._row_counts[slots] = stored(_ROWS).to_numpy()
         for name, column in self._columns.items():
             column.counts[slots] = stored(_count_name(name)).to_numpy()
@@ -168,13 +168,13 @@ class AccumulatorTable:
                 accumulator.restore(starts, slots, stored(self._stored_name(index)))
 
     def _stored_name(self, index: int) -> str:
-        """Return a name made of what is computed, so that a reordered or renamed aggregate finds its column."""
+        """Return a name derived from the computation, so that a reordered or renamed aggregate finds its column."""
         aggregate = self._aggregates[index]
         parameter = "" if aggregate.parameter is None else f"_{aggregate.parameter}"
         return f"{aggregate.function}{parameter}_{aggregate.column}"
 
     def reset(self, starts: Sequence[int], slots: SlotIndexes) -> None:
-        """Forget windows and their slots."""
+        """Clear the slots of windows."""
         self._row_counts[slots] = 0
         for column in self._columns.values():
             column.counts[slots] = 0
@@ -188,14 +188,14 @@ def _count_name(column: str) -> str:
 
 @dataclass(frozen=True)
 class FrozenAccumulators:
-    """All accumulators as they were, by slot."""
+    """Frozen accumulators by slot."""
 
     row_counts: Counts
     counts: dict[str, Counts]
     accumulators: dict[str, FrozenAccumulator]
 
     def stored(self, starts: WindowStarts, slots: SlotIndexes) -> dict[str, pa.Array]:
-        """Return what `slots`, those of the windows at `starts`, hold: one array of shape (slots,) per column."""
+        """Return the contents of `slots`, of the windows at `starts`: one array of shape (slots,) per column."""
         columns: dict[str, pa.Array] = {_ROWS: pa.array(self.row_counts[slots])}
         for name, counts in self.counts.items():
             columns[_count_name(name)] = pa.array(counts[slots])

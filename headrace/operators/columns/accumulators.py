@@ -24,7 +24,7 @@ _OBJECT_BYTES: Final = 64
 """Approximate bytes of a text or another object that numpy refers to."""
 
 FrozenAccumulator = Callable[[WindowStarts, SlotIndexes], pa.Array]
-"""(starts, slots) -> what the slots held when it was frozen, shape (slots,); any thread."""
+"""Function of (starts, slots) that returns the slots' contents at the freeze, shape (slots,); any thread."""
 
 
 class Accumulator(Protocol):
@@ -32,41 +32,41 @@ class Accumulator(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that all slots hold."""
+        """Return the bytes of all slots."""
         ...
 
     def grow(self, capacity: int) -> None:
-        """Make room for slots 0..capacity-1."""
+        """Make room for slots 0 to capacity-1."""
         ...
 
     def reset(self, slots: SlotIndexes, starts: Sequence[int]) -> None:
-        """Forget what `slots`, those of the windows at `starts`, hold."""
+        """Clear `slots`, of the windows at `starts`."""
         ...
 
     def update(
         self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
     ) -> None:
-        """Fold values, all of shape (rows,), into their slots; `counts`: values that each slot had before."""
+        """Fold values, all of shape (rows,), into their slots; `counts`: number of values in each slot before."""
         ...
 
     def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
-        """Return the result of each slot, of the windows at `starts`; `counts` of its values, shape (slots,).
+        """Return the result of each slot, of the windows at `starts`; `counts`: number of its values, shape (slots,).
 
-        Where a count is 0 the result does not matter: it becomes null.
+        If a count is 0 the result does not matter: it becomes null.
         """
         ...
 
     def freeze(self, arrow_type: pa.DataType) -> FrozenAccumulator:
-        """Return the contents of all slots, to be stored; `arrow_type`: of the column that is aggregated."""
+        """Return the contents of all slots for storage; `arrow_type`: type of the aggregated column."""
         ...
 
     def restore(self, starts: WindowStarts, slots: SlotIndexes, stored: pa.Array) -> None:
-        """Fill slots that hold nothing, all of shape (slots,)."""
+        """Fill empty slots from stored contents, all of shape (slots,)."""
         ...
 
 
 class ColumnAccumulator:
-    """Base: one array that begins with `initial`."""
+    """Base: one array with the initial value `initial`."""
 
     def __init__(self, dtype: npt.DTypeLike, initial: Any) -> None:
         self._initial = initial
@@ -105,7 +105,7 @@ class ColumnAccumulator:
 
 
 class FoldAccumulator(ColumnAccumulator):
-    """sum, min, max of numbers: a binary ufunc."""
+    """Fold of numbers by a binary ufunc: sum, min, max."""
 
     def __init__(self, fold: np.ufunc, dtype: npt.DTypeLike, initial: Any) -> None:
         super().__init__(dtype, initial)
@@ -129,7 +129,7 @@ class MeanAccumulator(FoldAccumulator):
 
 
 class IntegerMeanAccumulator:
-    """Whole sum of integers, which 64 bits need not hold, divided by count."""
+    """Sum of integers, which may exceed 64 bits, divided by count."""
 
     def __init__(self) -> None:
         self._sums = FoldAccumulator(np.add, np.int64, 0)
@@ -170,8 +170,8 @@ class IntegerMeanAccumulator:
     def restore(self, starts: WindowStarts, slots: SlotIndexes, stored: pa.Array) -> None:
         if not pa.types.is_struct(stored.type):
             raise StateIncompatibleError(
-                "a mean of integers was stored as one sum, which may have wrapped: give the operator another uid to "
-                "begin anew"
+                "a mean of integers was stored as one sum, which may have overflowed: give the operator another uid "
+                "to start with empty state"
             )
         sums, upper_sums = stored.flatten()
         self._sums.restore(starts, slots, sums)
@@ -179,7 +179,7 @@ class IntegerMeanAccumulator:
 
 
 class ExtremeObjectAccumulator(ColumnAccumulator):
-    """min and max of values that are no numbers to numpy: texts, decimals."""
+    """min and max of values that numpy does not have as numbers: texts, decimals."""
 
     def __init__(self, takes_smaller: bool) -> None:
         super().__init__(object, None)
@@ -197,7 +197,7 @@ class ExtremeObjectAccumulator(ColumnAccumulator):
 
 
 class LastAccumulator(ColumnAccumulator):
-    """The value of the row that came last."""
+    """Value of the row that came last."""
 
     def update(
         self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
@@ -207,7 +207,7 @@ class LastAccumulator(ColumnAccumulator):
 
 
 class FirstAccumulator(ColumnAccumulator):
-    """The value of the row that came first."""
+    """Value of the row that came first."""
 
     def update(
         self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
@@ -217,7 +217,7 @@ class FirstAccumulator(ColumnAccumulator):
 
 
 class QuantileAccumulator:
-    """The exact quantile: keeps every value until its window goes, in chunks per window.
+    """The exact quantile: keeps every value until its window is removed, in chunks per window.
 
     Between neighbours it is interpolated linearly with the weights and the order of operations of Spark's
     `percentile`, so that results are equal to the last bit.
@@ -303,7 +303,7 @@ def _lists_by_slot(slots: SlotIndexes, all_slots: SlotIndexes, all_values: Value
 def create_accumulator(
     function: str, parameter: float | None, arrow_type: pa.DataType
 ) -> Accumulator:
-    """Return the accumulator of an aggregate over values that `numpy_values` made of a column of `arrow_type`."""
+    """Return the accumulator of an aggregate over values from `numpy_values` of a column of `arrow_type`."""
     dtype = _numpy_type(arrow_type)
     is_float, is_object = dtype.kind == "f", dtype.kind == "O"
     match function:
@@ -336,7 +336,7 @@ def create_accumulator(
 
 
 def numpy_values(array: pa.Array) -> Values:
-    """Return a column without nulls as numbers, or as objects where numpy has no number for them."""
+    """Return a column without nulls as numbers, or as objects if numpy has no number type for them."""
     arrow_type = array.type
     if pa.types.is_boolean(arrow_type):
         return array.to_numpy(zero_copy_only=False).astype(np.int8)
@@ -352,7 +352,7 @@ def numpy_values(array: pa.Array) -> Values:
 def arrow_values(
     values: Values, is_null: npt.NDArray[np.bool_], source: pa.DataType, target: pa.DataType
 ) -> pa.Array:
-    """Return results as a column of `target`; `source` is the type that `numpy_values` read them from."""
+    """Return results as a column of `target`; `source` is the type of the column that `numpy_values` converted."""
     if values.dtype.kind == "O":
         held = [None if null else value for value, null in zip(values, is_null, strict=True)]
         return pa.array(held, type=source).cast(target)

@@ -25,7 +25,7 @@ from headrace.operators.runtime.user_code import FunctionOperator, method_of, us
 class MapBatchesOperator(FunctionOperator, OneInputOperator):
     """Calls the function with the data columns of each batch; it returns columns of the output type's schema.
 
-    Where the number of rows stays the same they keep their timestamps; otherwise event time is given up.
+    If the number of rows stays the same, rows keep their timestamps; otherwise they lose them.
     """
 
     is_per_record = False
@@ -75,7 +75,7 @@ class FilterExpressionOperator(OneInputOperator):
 
 
 class CacheOperator(OneInputOperator):
-    """Gives on every batch as it is: the rows of a cached stream, read where an earlier task stored them."""
+    """Emits every batch unchanged: the rows of a cached stream, read where an earlier task stored them."""
 
     def __init__(self, spec: CacheSpec) -> None:
         pass
@@ -87,8 +87,8 @@ class CacheOperator(OneInputOperator):
 class SelectExpressionsOperator(OneInputOperator):
     """Computes each output column by a pyarrow expression over the data columns. Rows and timestamps are kept.
 
-    Where all of them are columns as they are, only under other names perhaps, there is nothing to compute: a plan for
-    that took a quarter of a millisecond for each batch.
+    If all expressions are unchanged columns, perhaps renamed, nothing is computed: an Acero plan would take
+    a quarter of a millisecond for each batch.
     """
 
     def __init__(self, spec: SelectExpressionsSpec) -> None:
@@ -140,7 +140,7 @@ def evaluate(columns: pa.RecordBatch, expressions: Sequence[Any]) -> list[pa.Arr
 
     One Acero projection on this thread: a quarter of the cost of a dataset scanner or `Table.filter` at 4,096 rows.
     """
-    # Imported here, because it imports pandas where there is one: a quarter of a second for every TaskManager.
+    # Imported here, because it imports pandas if that is installed: a quarter of a second for every TaskManager.
     import pyarrow.acero as acero
 
     names = [str(index) for index in range(len(expressions))]
@@ -157,7 +157,7 @@ def evaluate(columns: pa.RecordBatch, expressions: Sequence[Any]) -> list[pa.Arr
 
 
 def _plain_column(expression: Any, names: Sequence[str]) -> str | None:
-    """Return the column of `names` that an expression is, unchanged; None if it is none of them."""
+    """Return the column of `names` that an expression selects unchanged; None if it is another expression."""
     return next((name for name in names if expression.equals(pc.field(name))), None)
 
 
@@ -166,7 +166,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def fit_columns(made: pa.RecordBatch, schema: pa.Schema, type_text: str) -> pa.RecordBatch:
-    """Return `made` with the columns of `schema`, by name and cast where needed; RecordTypeError where it cannot be."""
+    """Return `made` with the columns of `schema`, by name and cast if needed; RecordTypeError if that is impossible."""
     if made.schema.equals(schema):
         return made
     arrays: list[pa.Array] = []

@@ -1,4 +1,4 @@
-"""Operators over all records of a subtask, or of each key, when the input or, in BATCH mode, the key has ended.
+"""Operators over all records of a subtask, or of each key, at the end of the input or, in BATCH mode, of the key.
 
 Results have no timestamps. Source: Flink MapPartitionOperator, SortPartitionOperator, KeyedSortPartitionOperator,
 PartitionReduceOperator, PartitionAggregateOperator.
@@ -52,12 +52,12 @@ _STATE_NAME: Final = "partition-fold"
 
 
 class EndOfInputOperator(FunctionOperator, OneInputOperator):
-    """Base: emits results when the input ends, and the last watermark behind them, so that none is late."""
+    """Base: emits results when the input ends, followed by the last watermark, so that no result is late."""
 
     _has_ended_time = False
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
-        # An input that is idle does not hold event time back, and may give more records all the same.
+        # An idle input does not hold event time back, and may still send more records.
         if timestamp_ms == MAX_WATERMARK:
             self._has_ended_time = True
         else:
@@ -74,7 +74,7 @@ class EndOfInputOperator(FunctionOperator, OneInputOperator):
 
 
 class FullPartitionOperator(EndOfInputOperator):
-    """Base: holds rows in columns, and calls `_process` with each partition or key."""
+    """Base: holds rows in columns, and calls `_process` for each partition or key."""
 
     is_per_record = False
     _piece_rows = PIECE_ROWS
@@ -92,7 +92,7 @@ class FullPartitionOperator(EndOfInputOperator):
         self._rows.add(batch)
 
     def end_keys(self, output: Output) -> None:
-        """Give the keys so far to the function: BATCH mode has brought their rows in order of hashes."""
+        """Pass the keys so far to the function: BATCH mode sorts their rows by hash."""
         if self._is_keyed:
             self._process_keys(self._rows.take(), output)
 
@@ -119,7 +119,7 @@ class FullPartitionOperator(EndOfInputOperator):
         """Handle all rows of a partition or key."""
 
     def _flush(self, output: Output) -> None:
-        """Emit what is held back to be merged."""
+        """Emit results that are held back to be merged."""
 
 
 class MapPartitionOperator(FullPartitionOperator):
@@ -173,7 +173,7 @@ class MapPartitionOperator(FullPartitionOperator):
         return [fit_columns(batch, self._output_schema, type_text) for batch in batches]
 
     def _of_pandas(self, made: Any) -> list[pa.RecordBatch]:
-        # Loaded by name: it is no package that this one needs, and who asks for it has it.
+        # Loaded by name, as Headrace does not depend on it: users of map_pandas have it.
         if not isinstance(made, import_module("pandas").DataFrame):
             raise self._no_table(made, "map_pandas must return a pandas.DataFrame")
         if not len(made):
@@ -199,7 +199,7 @@ class MapPartitionOperator(FullPartitionOperator):
 
 
 class SortPartitionOperator(FullPartitionOperator):
-    """Emits the records by a column, nulls last, or by what a selector returns; equal ones as they came."""
+    """Emits the records sorted by a column, nulls last, or by a selector; equal ones in order of arrival."""
 
     def __init__(self, spec: SortPartitionSpec) -> None:
         super().__init__(FunctionSpec(spec.selector))
@@ -229,7 +229,7 @@ class SortPartitionOperator(FullPartitionOperator):
 
 
 class FoldPartitionOperator(EndOfInputOperator):
-    """Emits the fold of all records of the subtask; at another parallelism, folds that meet become one."""
+    """Emits the fold of all records of the subtask; at another parallelism, folds that meet are combined."""
 
     def __init__(self, spec: FoldPartitionSpec) -> None:
         super().__init__(spec)
@@ -264,7 +264,7 @@ class FoldPartitionOperator(EndOfInputOperator):
                     folded = add(value, folded)
             else:
                 if folded is _NOTHING:
-                    # The function may change it, and others have it too.
+                    # The function may change it, and others use it too.
                     folded = private_copy(next(values))
                 for value in values:
                     folded = add(folded, value)

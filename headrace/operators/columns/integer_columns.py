@@ -39,7 +39,7 @@ _COUNTERS_MIN: Final = 1024
 def stable_order(numbers: Numbers) -> Indexes:
     """Return the positions of `numbers`, shape (n,), by number and then by position.
 
-    Where number and position fit into 64 bits together, they are sorted as one integer: that sort is vectorised and
+    If number and position fit into 64 bits together, they are sorted as one integer: that sort is vectorised and
     takes an eighth of the time of a stable one.
     """
     position_bits = len(numbers).bit_length()
@@ -84,9 +84,9 @@ def packed_integers(columns: Sequence[Longs]) -> Longs | None:
 
 
 def packed_in_spans(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) -> Longs:
-    """Return the packed integers of columns with these spans, whose lengths have a product of at most PACKED_MAX."""
+    """Return the packed integers of columns with these spans; the product of their lengths is at most PACKED_MAX."""
     packed = columns[0] - spans[0][0]
-    # In place: memory that is new to the process costs more than these steps.
+    # In place, as fresh memory costs more than these steps.
     for column, (smallest, span) in zip(columns[1:], spans[1:], strict=True):
         packed *= span
         packed += column
@@ -175,14 +175,14 @@ def count_integers(
 def _order_of(numbers: Longs) -> Indexes:
     """Return the positions of the numbers (at least one) in ascending order.
 
-    A few runs that are in order each are merged by numpy's stable sort, which is the fastest for them.
+    A few ascending runs are merged by numpy's stable sort, which is the fastest for them.
     """
     run_count = 1 + np.count_nonzero(numbers[1:] < numbers[:-1])
     return np.argsort(numbers, kind="stable") if run_count <= _RUNS_MAX else stable_order(numbers)
 
 
 def _firsts_of(ordered: Longs) -> Indexes:
-    """Return the first position of each number; at least one number."""
+    """Return the first position of each distinct number in ascending numbers; at least one number."""
     return np.flatnonzero(begin_stretches(ordered))
 
 
@@ -197,7 +197,7 @@ def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> 
         columns = [column for name in by if (column := integers_of(rows.column(name))) is not None]
         packed = packed_integers([codes, *columns]) if len(columns) == len(by) else None
         if packed is not None:
-            # In one go, where each further column would take two.
+            # In one grouping, as each further column would take two.
             return _codes_of(pa.chunked_array([pa.array(packed)]))
     for name in by:
         more, more_count = _codes_of(rows.column(name))
@@ -209,7 +209,7 @@ def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> 
 def first_rows(codes: Codes, count: int) -> Indexes:
     """Return the first row of each group, shape (count,); -1 for a group without rows."""
     first: Indexes = np.full(count, -1, dtype=np.int64)
-    # Of several values for one group numpy takes the last, so from behind.
+    # Of several values for one group numpy keeps the last, so backwards.
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return first
 
@@ -236,7 +236,7 @@ def upper_halves(values: npt.NDArray[Any]) -> Longs:
 
 
 def float_sums(sums: Longs, upper_sums: Longs) -> npt.NDArray[np.float64]:
-    """Return the whole sums, to double precision; that of 64 bits is rounded once."""
+    """Return the whole sums in double precision, each rounded once."""
     lower_sums = (sums - (upper_sums << HALF_BITS)).view(np.uint64)
     carries = (lower_sums >> HALF_BITS).astype(np.int64)
     rests = lower_sums & np.uint64(2**HALF_BITS - 1)

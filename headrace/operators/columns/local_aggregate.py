@@ -1,7 +1,7 @@
 """Local phase of aggregates: holds rows until a vectorised step is worth it, and emits partial results.
 
-`LocalOperator` is the base of all operators of this phase. It keeps nothing over a checkpoint: what it makes of its
-rows goes out before each barrier and each watermark. Source: Flink LocalSlicingWindowAggOperator.
+`LocalOperator` is the base of all operators of this phase. It keeps nothing over a checkpoint: the results of its
+rows are emitted before each barrier and each watermark. Source: Flink LocalSlicingWindowAggOperator.
 """
 
 from abc import abstractmethod
@@ -30,14 +30,17 @@ from headrace.operators.columns.window_results import emit_table
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 
 HELD_ROWS_MAX: Final = 131_072
-"""Rows of a step: its fixed cost, some hundred microseconds, weighs little then, and the columns fit in the cache."""
+"""Number of rows per step: the fixed cost of a step, some hundred microseconds, is small then.
+
+Columns fit the cache.
+"""
 
 _TIME: Final = "$time"
 _EXTENT: Final = (ColumnAggregate("min", _TIME, START), ColumnAggregate("max", _TIME, LAST))
 
 
 class HeldRows:
-    """Data columns and timestamps of rows that are held, in order of arrival."""
+    """Data columns and timestamps of held rows, in order of arrival."""
 
     def __init__(self) -> None:
         self._columns: list[pa.RecordBatch] = []
@@ -46,7 +49,7 @@ class HeldRows:
 
     @property
     def are_enough(self) -> bool:
-        """True if they should be taken now."""
+        """True if the rows should be taken now."""
         return self.row_count >= HELD_ROWS_MAX
 
     def add(self, columns: pa.RecordBatch, timestamps: Timestamps) -> None:
@@ -65,7 +68,7 @@ class HeldRows:
 
 
 class LocalOperator(OneInputOperator):
-    """Base: emits what `reduced` makes of the rows of several batches, without timestamps."""
+    """Base: emits the result of `reduced` for the rows of several batches, without timestamps."""
 
     def __init__(self, windows: EventTimeWindows) -> None:
         self.windows = windows
@@ -76,7 +79,7 @@ class LocalOperator(OneInputOperator):
 
     @abstractmethod
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
-        """Return fewer rows, with the output's columns, that stand for `rows`; `times` has shape (num_rows,)."""
+        """Return fewer rows, with the output's columns, that represent `rows`; `times` has shape (num_rows,)."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         if self.windows.is_until_end_of_input:
@@ -113,7 +116,7 @@ class LocalOperator(OneInputOperator):
 class LocalAggregateOperator(LocalOperator):
     """Emits one partial result per key and slice of the held rows, in no particular order.
 
-    The number of partial results depends on how rows were cut into batches; the aggregates that they merge to do not.
+    The number of partial results depends on how rows were cut into batches; the merged aggregates do not.
     """
 
     def __init__(self, spec: LocalAggregateSpec) -> None:
@@ -132,8 +135,8 @@ class LocalAggregateOperator(LocalOperator):
 class LocalSessionAggregateOperator(LocalOperator):
     """Emits one partial result per key and slice; no session is shorter than a slice.
 
-    If a row may be late, all rows held with it go out one by one and in their order: whether a late row is dropped
-    depends on the rows before it, not on those after it.
+    If a row may be late, all rows held with it are emitted one by one in order, as the rows before a late row, but not
+    those after it, decide whether it is dropped.
     """
 
     def __init__(self, spec: LocalSessionAggregateSpec) -> None:
@@ -150,7 +153,7 @@ class LocalSessionAggregateOperator(LocalOperator):
         self._output_names = data_schema(context.types.output.value_type).names
 
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
-        # A row that is not late here is not late behind the exchange: no later watermark has gone there before it.
+        # A row that is not late here is not late after the exchange, as no later watermark has gone there before it.
         are_in_time = bool((times > self.current_watermark - self._gap_ms + 1).all())
         if are_in_time:
             slices = window_starts(times, self.windows.offset, self.windows.size)

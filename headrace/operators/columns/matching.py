@@ -75,7 +75,7 @@ class WantedNumbers:
         return MatchRun(self._in_order, self._order, rows)
 
     def spans_in(self, run: MatchRun) -> tuple[Indexes, Indexes]:
-        """Return the first position in `run` of each row's number, and the count of equal ones from there."""
+        """Return the first position in `run` of each row's number, and the count of equal numbers from there."""
         begins = np.searchsorted(run.numbers, self._distinct, side="left")
         counts = np.searchsorted(run.numbers, self._distinct, side="right") - begins
         return begins[self._codes], counts[self._codes]
@@ -84,7 +84,7 @@ class WantedNumbers:
 class FindableRows:
     """Rows in order of arrival that can be looked up by number; all tables have the columns of `schema`.
 
-    `memory`: the account of what they hold.
+    `memory`: the account of their size.
     """
 
     def __init__(self, schema: pa.Schema, memory: StateMemory) -> None:
@@ -103,9 +103,9 @@ class FindableRows:
         while begin and len(self._runs[begin - 1].numbers) < 2 * count:
             begin -= 1
             count += len(self._runs[begin].numbers)
-        # All at once: merging one run after the other would move the newest rows once per run.
+        # All at once, as merging one run after the other would move the newest rows once per run.
         self._runs[begin:] = [merged_runs([*self._runs[begin:], run])]
-        # Merged runs hold as much as they did apart.
+        # Merged runs take as much memory as separate ones.
         self._memory.add_rows(run.rows)
         self._memory.grow(run.numbers.nbytes + run.places.nbytes)
 
@@ -123,7 +123,7 @@ class FindableRows:
 
 
 class FoundNumbers:
-    """Rows with the numbers of probing rows, whose keys are not compared yet."""
+    """Rows with the numbers of probing rows, before their keys are compared."""
 
     def __init__(self, spans: Sequence[tuple[MatchRun, Indexes, Indexes]]) -> None:
         self._spans = spans

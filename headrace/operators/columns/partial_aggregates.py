@@ -1,10 +1,10 @@
-"""Partials: makes partial results of rows, merges partial results, and makes aggregates of them. Pure.
+"""Partials: computes partial results of rows, merges them, and computes aggregates from them. Pure.
 
 Each of these steps is one grouping: of integers by the kernels of `integer_columns`, else by Arrow's hash table.
 Counts, and sums, extremes and means of integers are the same in whatever order their parts are merged.
 
-Distinct values of many groups are a column of lists, one for each group: a value in a list takes its own bytes, and not
-a row with everything else that is kept of its group.
+Distinct values of many groups are a column of lists, one for each group: a value in a list takes only its own bytes,
+while a row would repeat all other columns of its group.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _UPPER: Final = "$upper_"
 """Prefix of a column with the upper halves of another column's values."""
 _MERGES: Final = {"count": "sum", "sum": "sum", "mean": "sum", "min": "min", "max": "max"}
 VALUES_PER_ROW: Final = 4096
-"""Length above which lists are cut where rows are sent or stored: both move whole rows."""
+"""Length at which lists are cut for sending or storing, as both move whole rows."""
 
 
 def lists_of_rows(column: pa.ChunkedArray, codes: Codes, count: int) -> pa.Array:
@@ -63,7 +63,7 @@ def lengths_of(lists: pa.ChunkedArray) -> npt.NDArray[np.int32]:
 
 
 def piece_counts(columns: Sequence[pa.ChunkedArray]) -> Longs | None:
-    """Return the number of pieces that each row's lists are cut into; None if all stay whole."""
+    """Return the number of pieces into which each row's lists are cut; None if all stay whole."""
     if not columns:
         return None
     longest: Longs = np.max([lengths_of(lists) for lists in columns], axis=0, initial=1)
@@ -72,7 +72,7 @@ def piece_counts(columns: Sequence[pa.ChunkedArray]) -> Longs | None:
 
 
 def cut_lists(lists: pa.ChunkedArray, pieces: Longs) -> pa.Array:
-    """Return each list cut into `pieces`, of at most VALUES_PER_ROW values each, in its order."""
+    """Return each list cut into `pieces` of at most VALUES_PER_ROW values each, in its order."""
     lengths = lengths_of(lists).astype(np.int64)
     begins = np.cumsum(lengths) - lengths
     skipped = piece_numbers(pieces) * VALUES_PER_ROW
@@ -82,7 +82,7 @@ def cut_lists(lists: pa.ChunkedArray, pieces: Longs) -> pa.Array:
 
 
 def piece_numbers(pieces: Longs) -> Longs:
-    """Return the index of each piece within its row, shape (pieces in all,). `pieces`: the number of each row's."""
+    """Return the index of each piece within its row, shape (total pieces,). `pieces`: number of pieces per row."""
     ends = np.cumsum(pieces)
     places: Longs = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - pieces, pieces)
     return places
@@ -151,7 +151,7 @@ class Partials:
         self._distinct_names: Final = aggregation.distinct_names
         self._merges: Final = _merges_of(aggregation)
         wanted = _groupings_of(aggregation)
-        # An aggregate that is asked for twice is computed once. By place, since names may clash with those of columns.
+        # A repeated aggregate is computed once. By position, since names may clash with those of columns.
         self._asked: Final = list(dict.fromkeys(wanted))
         self._places: Final = [self._asked.index(each) for each in wanted]
         self._slice_ms: Final = aggregation.windows.slice_ms
@@ -175,7 +175,7 @@ class Partials:
         return self._as_partials([grouped.column(place) for place in places])
 
     def _needed(self, rows: pa.Table) -> pa.Table:
-        """Return the columns that partial results are made of, except `$slice`."""
+        """Return the columns from which partial results are computed, except `$slice`."""
         aggregates = self._aggregation.aggregates
         names = {one.column for one in aggregates if one.column is not None}
         needed = rows.select([*self._keys, *sorted(names - set(self._keys))])
@@ -216,7 +216,7 @@ class Partials:
     def cut(self, partials: pa.Table) -> pa.Table:
         """Return partial results whose lists are short enough to be sent and stored (`VALUES_PER_ROW`).
 
-        Columns that are added up have their value in the first piece only; all other columns, also those beyond
+        Summed columns have their value in the first piece only; all other columns, also those beyond
         `schema`, have the same value in every piece.
         """
         pieces = piece_counts([partials.column(name) for name in self._distinct_names])
@@ -280,7 +280,7 @@ class Partials:
 
 
 def _groupings_of(aggregation: SlicedAggregation) -> list[_Grouping]:
-    """Return the groupings that make the columns of partial results, except lists of distinct values."""
+    """Return the groupings that compute the columns of partial results, except lists of distinct values."""
     wanted: list[_Grouping] = [((), "count_all")]
     for one in aggregation.aggregates:
         if one.column is None or one.function == "count_distinct":
@@ -317,7 +317,7 @@ def _merge(partials: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> 
     if of_integers is not None:
         return of_integers
     grouped = _group(partials, by, list[_Grouping](merges))
-    # Groups first, then the aggregates, in the order in which they were asked for.
+    # Groups first, then the aggregates, in the requested order.
     return grouped.rename_columns([*by, *(name for name, _ in merges)])
 
 

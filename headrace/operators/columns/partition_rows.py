@@ -1,8 +1,8 @@
-"""PartitionRows: the rows of a subtask or of its keys, held in columns until all of them are there.
+"""PartitionRows: the rows of a subtask or of its keys, held in columns until all have arrived.
 
-What is more than a buffer lies in unnamed files that are mapped into memory, so that the kernel may drop their pages
+Rows beyond a buffer are written to unnamed files that are mapped into memory, so that the kernel may drop their pages
 and read them again. `PartitionRows` is also the state of an operator: keyed rows by key group, other rows in
-items that a restore at another parallelism shares out. `groups_by_key` cuts ordered rows into keys.
+items that a restore at another parallelism distributes. `groups_by_key` cuts ordered rows into keys.
 Source: Flink SortPartitionOperator, MapPartitionOperator, ExternalSorter.
 """
 
@@ -39,7 +39,7 @@ from headrace.state.operator_state_handler import OperatorStateHandler
 PIECE_ROWS: Final = 8_192
 """Limit of rows that become Python values, or are put in order, at once."""
 COLUMN_PIECE_ROWS: Final = 65_536
-"""The same for rows that stay in columns."""
+"""Limit of rows that stay in columns and are handled at once."""
 STATE_NAME: Final = "partition-rows"
 """Name of the state, in snapshots."""
 _ITEM_ROWS: Final = 65_536
@@ -47,7 +47,7 @@ Places = npt.NDArray[np.intp]
 
 
 Part = tuple[RecordBatch, int, int]
-"""A batch without keys, and the first and the number of the rows in it that are meant."""
+"""A batch without keys, and the first row and the number of rows that belong to the part."""
 
 
 class RowGroup:
@@ -57,11 +57,11 @@ class RowGroup:
         self._parts: Final = parts
 
     def values(self) -> Iterator[Any]:
-        """Yield the records as Python values, of which a large group never has all in memory."""
+        """Yield the records as Python values; those of a large group are never all in memory."""
         if len(self._parts) == 1:
             ((batch, start, count),) = self._parts
             if batch.num_rows <= PIECE_ROWS:
-                # Of all groups in the batch at once: they are small.
+                # For all groups in the batch at once, as they are small.
                 yield from batch.rows()[start : start + count]
                 return
         for batch, start, count in self._parts:
@@ -70,11 +70,11 @@ class RowGroup:
                 yield from batch.without_rows().slice(begin, length).rows()
 
     def blocks(self) -> list[pa.RecordBatch]:
-        """Return the data columns, and the kinds of rows that have any."""
+        """Return the data columns, and the kinds of rows if there are any."""
         return [batch.columns().slice(start, count) for batch, start, count in self._parts]
 
     def table(self, schema: pa.Schema) -> pa.Table:
-        """Return the columns of `schema`, those of the records' type."""
+        """Return the columns of `schema`, the schema of the records' type."""
         blocks = [
             block if len(block.schema) == len(schema) else block.select(schema.names)
             for block in self.blocks()
@@ -83,7 +83,7 @@ class RowGroup:
 
 
 class PartitionRows:
-    """Holds rows of `batch_type`, in order of arrival, as a state among `states`, which has a restored one's rows."""
+    """Holds rows of `batch_type`, in order of arrival; a state among `states`, with restored rows."""
 
     def __init__(self, batch_type: BatchType, states: OperatorStateHandler) -> None:
         self._batch_type: Final = batch_type
@@ -107,7 +107,7 @@ class PartitionRows:
         if self._batch_type.key_type is not None:
             rows = ColumnarRows(STATE_NAME, self._schema, self._frozen)
             tables = rows.restore(states)
-            # Of what lies in files the kernel may drop the pages: it is not counted.
+            # Pages of files are not counted, as the kernel may drop them.
             self._memory = rows.memory
             for table in tables:
                 for block in table.to_batches():
@@ -119,7 +119,7 @@ class PartitionRows:
                 self._hold(block)
 
     def add(self, batch: RecordBatch) -> None:
-        """Take rows, with their keys where they have some."""
+        """Add rows, with their keys if they have some."""
         columns = batch.columns()
         arrays = columns.columns
         if self._has_kinds and len(arrays) < self._data_count:
@@ -136,15 +136,15 @@ class PartitionRows:
         return blocks
 
     def group(self, blocks: Sequence[pa.RecordBatch]) -> RowGroup:
-        """Return rows that are all of one partition."""
+        """Return rows that all belong to one partition as a group."""
         return RowGroup([(self._records(block), 0, block.num_rows) for block in blocks])
 
     def groups_by_key(
         self, blocks: Iterable[pa.RecordBatch], piece_rows: int = PIECE_ROWS
     ) -> Iterator[RowGroup]:
-        """Yield the rows of each key, of rows in order of their hashes. Equal hashes may be of several keys.
+        """Yield the rows of each key from rows in order of their hashes. Equal hashes may belong to several keys.
 
-        `piece_rows`: limit of rows that are looked at together; no more than PIECE_ROWS if they become Python values.
+        `piece_rows`: limit of rows that are handled together; at most PIECE_ROWS if they become Python values.
         """
         stretches: list[_Stretch] = []
         open_hash: int | None = None
@@ -215,12 +215,12 @@ class PartitionRows:
         return lambda: [pa.Table.from_batches(blocks, schema=self._schema)]
 
     def items(self) -> "_FrozenItemRows":
-        """Return the rows as they are now, to be written item by item."""
+        """Return the present rows, to be written item by item."""
         return _FrozenItemRows([*self._stored, *self._held])
 
 
 class _ItemRows(Snapshotable):
-    """The state of rows without keys."""
+    """State of rows without keys."""
 
     def __init__(self, rows: PartitionRows) -> None:
         self._rows: Final = rows
@@ -248,7 +248,7 @@ class _FrozenItemRows(FrozenState):
 
 
 def mapped(block: pa.RecordBatch, directory: str | None) -> pa.RecordBatch:
-    """Return the same rows in a mapped file, whose space is free again once nothing refers to them."""
+    """Return the same rows in a mapped file, whose space is freed once nothing refers to them."""
     file, path = tempfile.mkstemp(dir=directory)
     try:
         with os.fdopen(file, "wb") as sink, pa.ipc.new_stream(sink, block.schema) as stream:
@@ -268,8 +268,8 @@ def in_hash_order(blocks: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def ordered_pieces(
     blocks: Sequence[pa.RecordBatch], order: Indexes | Places
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows at the places `order`, shape (num_rows,), in that order, a piece at a time."""
-    # One `take` of many blocks would put all of them together again, for each piece.
+    """Yield the rows at the positions `order`, shape (num_rows,), in that order, in pieces."""
+    # One `take` of many blocks would concatenate all of them for each piece.
     begins = np.cumsum([0, *(block.num_rows for block in blocks)])
     for start in range(0, len(order), PIECE_ROWS):
         places = order[start : start + PIECE_ROWS]
@@ -289,9 +289,9 @@ def ordered_pieces(
 
 
 def few_blocks(blocks: Sequence[pa.RecordBatch], buffer_bytes: int) -> list[pa.RecordBatch]:
-    """Return the same rows in few blocks, so that few are looked into for each piece of an order.
+    """Return the same rows in few blocks, so that each piece of an order reads from few.
 
-    Those that hold half of `buffer_bytes` stay as they are: they lie in files.
+    Blocks of at least half of `buffer_bytes` stay as they are, in files.
     """
     found: list[pa.RecordBatch] = []
     small: list[pa.RecordBatch] = []
@@ -329,9 +329,9 @@ class _Stretch:
 
 
 def _mixed_stretches(keys: pa.Array, begins: Indexes | Places) -> set[int] | None:
-    """Return which stretches of one hash may have several keys; None if Arrow does not tell keys of the type apart.
+    """Return which stretches of one hash may have several keys; None if Arrow cannot compare keys of the type.
 
-    `begins`: of the second stretch and of those behind it.
+    `begins`: of the second and later stretches.
     """
     if pa.types.is_nested(keys.type):
         return None

@@ -42,7 +42,7 @@ from headrace.state.columnar_rows import (
 from headrace.state.operator_state_handler import OperatorStateHandler
 
 SIDES: Final = ("left-rows", "right-rows")
-"""Names of the state of each side, in snapshots."""
+"""Names of the states of both sides, in snapshots."""
 _TIME: Final = "$time"
 _PAIRS_MAX: Final = 1 << 20
 """Limit of pairs that are made at once, unless one row alone has more."""
@@ -50,10 +50,10 @@ _PROBE_ROWS: Final = 65_536
 
 
 class JoinedColumns:
-    """Columns of the pairs of a join, and of the rows that are kept of each side.
+    """Columns of the pairs of a join, and of the stored rows of each side.
 
-    A pair has the columns of its left row, then those of its right row that are not `shared` with the left one. Rows
-    that are kept have two more columns at the end: the hash of the key, and `time_column`.
+    A pair has the columns of its left row, then those of its right row that are not `shared` with the left one. Stored
+    rows have two more columns at the end: the hash of the key, and `time_column`.
     """
 
     def __init__(self, types: OperatorTypes, shared: Collection[str], time_column: str) -> None:
@@ -76,10 +76,10 @@ class JoinedColumns:
 
 
 class RowJoinOperator(TwoInputOperator):
-    """Joins each row with the rows of the other stream that came before it; pairs are in order of both arrivals.
+    """Joins each row with the earlier rows of the other stream; pairs are in order of both arrivals.
 
     A pair has the later timestamp of its two rows, or none if one of them has none. Rows are kept for later rows of the
-    other stream, until that has ended.
+    other stream, until that stream has ended.
     """
 
     minds_order_of_inputs = False
@@ -92,7 +92,7 @@ class RowJoinOperator(TwoInputOperator):
         super().open(context)
         self._sides: list[FindableRows] = []
         self._has_ended = [False, False]
-        # Whether a row with a timestamp has come, for each side. If not on both, no pair has a timestamp.
+        # Whether a row with a timestamp has come, for each side; unless both have, no pair has a timestamp.
         self._has_times = [False, False]
         self._columns = JoinedColumns(context.types, self._shared, _TIME)
         self._choose_numbers()
@@ -110,7 +110,7 @@ class RowJoinOperator(TwoInputOperator):
                 side.add(MatchRun.of(self._numbers(number, rows), rows))
 
     def _choose_numbers(self) -> None:
-        """Let rows be found by the key if it is one integer, else by its hash, after which keys are compared."""
+        """Let rows be found by the key if it is one integer, else by its hash, followed by a comparison of keys."""
         columns = [keys[0] for keys in self._keys]
         schemas = self._columns.kept_schemas
         types = [schema.field(name).type for schema, name in zip(schemas, columns, strict=True)]
@@ -202,7 +202,7 @@ class _Side:
         state = ColumnarRows(name, schema, self._frozen)
         restored = state.restore(states)
         self._memory: Final = state.memory
-        # Tables, and the bytes that each counts.
+        # Tables, and the bytes of each.
         self._held: list[tuple[pa.Table, int]] = []
         for rows in restored:
             self.add(rows)
@@ -293,7 +293,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         first = int(min(slices_of(left).min(), slices_of(right).min()))
         right = right.combine_chunks()
         run = MatchRun.of(self._numbers(right, first), right)
-        # Windows one after the other; within each the left rows as they came.
+        # Windows one after the other; within each the left rows in order of arrival.
         left = left.take(pa.array(np.argsort(slices_of(left), kind="stable")))
         numbers = self._numbers(left, first)
         for begin in range(0, left.num_rows, _PROBE_ROWS):
@@ -311,7 +311,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         emit_table(made, times, self.context.types.output, output)
 
     def _numbers(self, rows: pa.Table, first: int) -> Longs:
-        """Return a number for each row, equal for rows of one key and window, and for few others."""
+        """Return a number for each row: equal for rows of one key and window, and rarely equal for others."""
         windows = (slices_of(rows) - first) // self._windows.size
         hashes: Any = rows.column(KEY_HASH_COLUMN).to_numpy()
         return (windows << 32) ^ hashes.astype(np.int64)

@@ -73,9 +73,9 @@ def late_stretches(
 ) -> npt.NDArray[np.bool_]:
     """Return which stretches [start, last] are late, as if they had come one by one.
 
-    A stretch is late if the session that it would make by itself has ended and it is near no live session;
-    `sessions` has the (code, start, last) of those. A stretch that came before it may have saved it, one that comes
-    later may not. So a Python loop goes through the keys that have a stretch whose own session has ended.
+    A stretch is late if the session that it would form by itself has ended and no live session is within the gap;
+    `sessions` has the (code, start, last) of live sessions. An earlier stretch may keep a later one from being late,
+    but not the reverse. So a Python loop handles the keys that have a stretch whose own session has ended.
     """
     is_late = np.zeros(len(codes), dtype=np.bool_)
     is_behind = lasts <= watermark - gap_ms + 1
@@ -101,7 +101,7 @@ def late_stretches(
 class SessionAggregateOperator(OneInputOperator):
     """Emits a session when the watermark has passed its last row by the gap; ordered by end, then key.
 
-    Output: as of WindowAggregateOperator. Late rows are counted and dropped.
+    The output columns are those of WindowAggregateOperator. Late rows are counted and dropped.
     """
 
     def __init__(self, spec: SessionAggregateSpec) -> None:
@@ -192,7 +192,7 @@ class SessionAggregateOperator(OneInputOperator):
         self._hold_open(everything.combine_chunks())
 
     def _hold_open(self, sessions: pa.Table) -> None:
-        """Hold these sessions, and no stretches, in place of all."""
+        """Replace all held rows by these sessions."""
         self._open_sessions, self._open_bytes = sessions, sessions.nbytes
         self._memory.resize(self._open_bytes)
 

@@ -1,6 +1,6 @@
 """SlicedAggregateOperator: merges partial results per slice, and emits aggregates per window.
 
-A slice is kept once, however many windows it lies in; a window is merged from its slices when it fires.
+A slice is stored once, even if several windows contain it; a window is merged from its slices when it fires.
 Source: Flink SlicingWindowOperator; Krishnamurthy, Wu, Franklin 2006 (shared paned aggregation).
 """
 
@@ -35,15 +35,15 @@ from headrace.state.columnar_rows import (
 
 _NAME: Final = "sliced-aggregates"
 _FIRED: Final = "$fired"
-"""Column with the event time up to which a row's windows had fired, on the subtask that had it before a restart."""
+"""Column with the event time up to which a row's windows had fired, on the subtask that owned it before a restart."""
 
 
 class SlicedAggregateOperator(OneInputOperator):
     """Merges partial results per key and slice; fires a window when the watermark has passed its end.
 
-    Output: as of WindowAggregateOperator, ordered by window and key; without window columns and timestamps if there is
-    one window that ends with the input. A partial result is late if all its windows have fired: its rows are counted
-    and dropped.
+    The output columns are those of WindowAggregateOperator, ordered by window and key; without window columns and
+    timestamps if there is one window that ends with the input. A partial result is late if all its windows have fired:
+    its rows are counted and dropped.
     """
 
     def __init__(self, spec: SlicedAggregateSpec) -> None:
@@ -67,7 +67,7 @@ class SlicedAggregateOperator(OneInputOperator):
         # Partial results; merged ones are in order of slices.
         self._rows = MergedRows(self._schema, restored, state.memory, self._size_of)
         self._buffer_bytes = context.state.row_buffer_bytes
-        # The slices of all rows, ascending: a watermark looks at them and not at the rows.
+        # The slices of all rows, ascending: a watermark checks them instead of the rows.
         self._held_slices = distinct_slices(pa.concat_tables(self._rows.tables))
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
@@ -108,7 +108,7 @@ class SlicedAggregateOperator(OneInputOperator):
         return np.unique(starts[is_due])
 
     def _fire(self, starts: Timestamps, output: Output) -> None:
-        """Emit windows; all rows are merged."""
+        """Emit windows; all rows must be merged."""
         merged = self._rows.merged
         slices = slices_of(merged)
         begins = np.searchsorted(slices, starts, side="left").tolist()
@@ -159,12 +159,12 @@ class SlicedAggregateOperator(OneInputOperator):
         return partials.num_rows + self._partials.value_count(partials)
 
     def _forget(self, watermark: int) -> None:
-        """Delete the slices all of whose windows have fired; all rows are merged."""
+        """Delete the slices all of whose windows have fired; all rows must be merged."""
         slices = slices_of(self._rows.merged)
         is_gone = self._last_starts(slices) <= self._windows.last_due(watermark)
         gone = int(np.count_nonzero(is_gone))
         if gone:
-            # A copy of the others, as a slice would keep the memory of all.
+            # A copy of the remaining rows, as a view would keep the memory of all.
             kept = self._rows.merged.take(pa.array(np.arange(gone, len(slices))))
             self._rows.replace(kept)
             self._held_slices = distinct_slices(kept)

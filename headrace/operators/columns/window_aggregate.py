@@ -1,8 +1,8 @@
 """WindowAggregateOperator: built-in aggregates over tumbling and sliding event-time windows, a batch at a time.
 
-At one watermark each pair of row and window is late (the window is gone, and there is no pair), allowed late (the
-window has fired, and fires again for each row) or timely. All pairs of a window are of one class, so that the classes
-are handled one after the other with the results of handling row by row.
+At a given watermark each pair of row and window is late (the window was removed, and there is no pair), allowed late
+(the window has fired, and fires again for each row) or timely. All pairs of a window are of one class, so that the
+classes are handled one after the other with the same results as row by row.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,8 @@ from headrace.operators.runtime.emission import RowEmitter
 from headrace.operators.runtime.operator import OneInputOperator, OperatorContext, Output
 
 _HELD_SLOTS: Final = 131_072
-"""Pairs of key and window that are held in BATCH mode before those that have ended are given: 60 MB with short keys."""
+"""Number of pairs of key and window held in BATCH mode before those of ended keys are emitted: 60 MB with short keys.
+"""
 
 
 class WindowAggregateOperator(OneInputOperator):

@@ -2,8 +2,8 @@
 
 A `SlotTable` gives each key and window a slot, and the accumulators of the slots are columns. In snapshots there is one
 row per key and window, with the columns `key_group`, `key` (a struct of the key columns), `window_start` (epoch ms),
-`has_fired` and `rows`, the count of values of each input column, and one column per accumulator. Only the keys are
-Python objects on the way there.
+`has_fired` and `rows`, the count of values of each input column, and one column per accumulator. Only keys become
+Python objects for it.
 """
 
 import heapq
@@ -34,10 +34,10 @@ from headrace.state.restored_keyed_state import KeySpace
 _NAME: Final = "window-aggregates"
 _HAS_FIRED: Final = "has_fired"
 _SLOT_BYTES: Final = 140
-"""Bytes of a slot beside its key and its accumulators: in the window's table, in two lists, and as an integer."""
+"""Bytes of a slot in addition to its key and accumulators: in the window's table, in two lists, and as an integer."""
 _SAMPLED_KEYS: Final = 16
 _COUNTED_ROWS: Final = 4_096
-"""Pairs of row and window after which to count again what is held."""
+"""Number of pairs of row and window after which memory is counted again."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Window:
 
 @dataclass(frozen=True)
 class FrozenWindow:
-    """A window as it was: `count` keys from `first` on, and those that it has fired for (None: all). Any thread."""
+    """Frozen window: `count` keys from `first` on, and those for which it has fired (None: all). Any thread."""
 
     start: int
     window: _Window
@@ -96,9 +96,9 @@ class FrozenWindow:
 
 
 class SlotTable:
-    """Gives every pair of window and key a slot while the window lives; slots of windows that are gone are reused.
+    """Assigns a slot to each pair of window and key while the window lives; slots of removed windows are reused.
 
-    Windows wait to fire in order of their start; all have one size, so that is the order of their ends too.
+    Windows wait to fire in order of their start; all have one size, so that this is also the order of their ends.
     """
 
     def __init__(self) -> None:
@@ -147,12 +147,12 @@ class SlotTable:
         return due
 
     def mark_fired(self, last_start: int) -> None:
-        """Stop waiting to fire windows up to `last_start`: late rows made them, and have fired them."""
+        """Stop waiting to fire windows up to `last_start`, as late rows created and fired them."""
         while self._unfired and self._unfired[0] <= last_start:
             heapq.heappop(self._unfired)
 
     def drop(self, last_start: int) -> tuple[list[int], list[int]]:
-        """Remove windows with start <= `last_start`; return their starts and slots, which may be given out again."""
+        """Remove windows with start <= `last_start`; return their starts and slots, which may be reused."""
         starts: list[int] = []
         slots: list[int] = []
         while self._live and self._live[0] <= last_start:
@@ -163,7 +163,7 @@ class SlotTable:
         return starts, slots
 
     def freeze(self) -> list[FrozenWindow]:
-        """Return all windows; later changes do not show."""
+        """Return all windows, unaffected by later changes."""
         waiting = set(self._unfired)
         frozen: list[FrozenWindow] = []
         for start, window in self._windows.items():
@@ -174,7 +174,7 @@ class SlotTable:
     def restore(
         self, starts: Sequence[int], keys: Sequence[Any], fired: Sequence[bool]
     ) -> SlotIndexes:
-        """Add restored pairs of window and key, none of which is there yet; return their slots."""
+        """Add restored pairs of window and key, none of which exists yet; return their slots."""
         slots: list[int] = []
         unfired = set(self._unfired)
         for start, key, has_fired in zip(starts, keys, fired, strict=True):
@@ -195,7 +195,7 @@ class SlotTable:
 
     @property
     def live_slot_count(self) -> int:
-        """Number of (window, key) pairs that hold accumulators."""
+        """Return the number of pairs of window and key that have accumulators."""
         return self.capacity - len(self._free)
 
     def _window(self, start: int) -> _Window:
@@ -215,7 +215,7 @@ class SlotTable:
 
 @dataclass(frozen=True)
 class _KeyColumns:
-    """The columns that make the key, and the space of the keys that the stream is keyed by."""
+    """The columns of the key, and the key space of the stream."""
 
     fields: Sequence[pa.Field]
     key_space: KeySpace
@@ -243,7 +243,7 @@ class _KeyColumns:
 
 
 class WindowAggregateState(ColumnarState):
-    """Accumulators of all keys and live windows. `key_fields`: the columns that make the key."""
+    """Accumulators of all keys and live windows. `key_fields`: the columns of the key."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class WindowAggregateState(ColumnarState):
         return self._accumulators.results([window.start for window in windows], slots)
 
     def freeze_tables(self) -> FrozenTables:
-        # Copies arrays of numbers, and no Python object.
+        # Copies arrays of numbers only, not Python objects.
         windows, accumulators = self.slots.freeze(), self._accumulators.freeze()
         keys = self._keys
         return lambda: [_rows_of(windows, accumulators, keys)] if windows else []
@@ -309,8 +309,8 @@ class WindowAggregateState(ColumnarState):
         names = [field.name for field in self._keys.fields]
         if key_structs.type != pa.struct(self._keys.fields):
             raise StateIncompatibleError(
-                f"window aggregates were stored with the key {key_structs.type}, now it is made of {names}: "
-                "a key cannot change"
+                f"window aggregates were stored with the key {key_structs.type}, but the key is now made of {names}: "
+                f"a key cannot change"
             )
         keys = list(zip(*(one.to_pylist() for one in key_structs.flatten()), strict=True))
         starts = table.column(WINDOW_START).to_numpy()
@@ -320,7 +320,7 @@ class WindowAggregateState(ColumnarState):
         self._count_memory(keys)
 
     def _count_memory(self, keys: Sequence[tuple[Any, ...]]) -> None:
-        """Count accumulators, and keys as if all were as large as some of `keys`, which came last."""
+        """Count the memory of accumulators, and of keys as if all were as large as some of the latest `keys`."""
         sample = keys[:_SAMPLED_KEYS]
         if sample:
             sizes = (getsizeof(key) + sum(map(getsizeof, key)) for key in sample)
@@ -333,8 +333,8 @@ class WindowAggregateState(ColumnarState):
 def _stored_column(table: pa.Table, name: str) -> pa.Array:
     if name not in table.column_names:
         raise StateIncompatibleError(
-            f"window aggregates were stored without '{name}': an aggregate cannot be added to windows that "
-            "are open; give the operator another uid to begin anew"
+            f"window aggregates were stored without '{name}': an aggregate cannot be added to open windows; give the "
+            f"operator another uid to start with empty state"
         )
     return table.column(name).combine_chunks()
 

@@ -1,4 +1,4 @@
-"""Event-time windows of whole batches: the windows of each row, and the rows that come too late for theirs."""
+"""Event-time windows of whole batches: finds the windows of each row, and the late rows."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ from headrace.operators.runtime.user_code import user_error
 
 
 def require_times(batch: RecordBatch, operator_name: str, size_ms: int) -> Timestamps:
-    """Return the timestamps of a batch, shape (num_rows,), whose rows go into windows of `size_ms`.
+    """Return the timestamps of a batch, shape (num_rows,), for windows of `size_ms`.
 
-    UserCodeError if a row has none, or one so far out that the end of its window does not fit into a column of times.
+    UserCodeError if a row has no timestamp, or one so large that the end of its window does not fit into a time column.
     """
     times = batch.timestamps
     if times is None or (times == MIN_TIMESTAMP).any():
@@ -31,8 +31,8 @@ def require_times(batch: RecordBatch, operator_name: str, size_ms: int) -> Times
     is_far = (times > limit_ms) | (times < -limit_ms)
     if is_far.any():
         error = ValueError(
-            f"event time {times[is_far][0]} cannot be put into windows in columns of {size_ms} ms: it is counted in "
-            "milliseconds from 1970 on, and this is too far from there"
+            f"event time {times[is_far][0]} cannot be put into windows of {size_ms} ms: event time is in "
+            f"milliseconds since 1970, and this value is out of range"
         )
         raise user_error(error, operator_name) from error
     return times
@@ -40,7 +40,7 @@ def require_times(batch: RecordBatch, operator_name: str, size_ms: int) -> Times
 
 @dataclass(frozen=True)
 class WindowPairs:
-    """Pairs of a row and a window that it lies in: by row, then newest window first. Both of shape (pairs,)."""
+    """Pairs of a row and a window that contains it: by row, then newest window first. Both of shape (pairs,)."""
 
     rows: Indexes
     starts: Timestamps
@@ -71,7 +71,7 @@ def slices_of(rows: pa.Table | pa.RecordBatch) -> Timestamps:
 def distinct_slices(rows: pa.Table) -> Timestamps:
     """Return the beginnings of the rows' slices, ascending, each once."""
     slices = slices_of(rows)
-    # Rows mostly come in stretches of one slice: only the first of each is looked up.
+    # Rows mostly come in stretches of one slice: only the first row of each is looked up.
     return np.unique(slices[begin_stretches(slices)])
 
 

@@ -10,7 +10,7 @@ from headrace.core.types.arrow_types import data_schema
 from headrace.operators.runtime.operator import Output
 
 TABLE_ROWS_MAX: Final = 65_536
-"""Approximate maximum of rows that are made at once of windows that fire together."""
+"""Approximate maximum of rows that are created at once for windows that fire together."""
 
 _Fired = TypeVar("_Fired")
 

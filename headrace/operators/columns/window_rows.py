@@ -1,7 +1,7 @@
 """Selection of whole rows per window: the rows with an extreme value, or the first rows in some order.
 
 Both phases are here: `LocalWindowRowsOperator` before the exchange drops rows that cannot be selected, and
-`WindowRowsOperator` behind it emits the selected rows when the watermark has passed the end of their window. A
+`WindowRowsOperator` after it emits the selected rows when the watermark has passed the end of their window. A
 `RowSelection` is the rule.
 Source: Flink WindowRankOperator, AppendOnlyTopNFunction, with a local phase as of LocalSlicingWindowAggOperator.
 """
@@ -49,7 +49,7 @@ from headrace.state.columnar_rows import (
 )
 
 Ranks = npt.NDArray[np.int64]
-"""A number for each row that is larger the earlier the row comes in the order, shape (num_rows,)."""
+"""A number for each row, larger for rows that come earlier in the order, shape (num_rows,)."""
 
 
 class RowSelection(ABC):
@@ -69,7 +69,7 @@ class RowSelection(ABC):
 
 
 class ExtremeRowSelection(RowSelection):
-    """Rows with the largest or smallest value of their window, all of them if several are equal; never a null."""
+    """Selects the rows with the largest or smallest value of their window, all of several equal ones; never a null."""
 
     state_name = "extreme-rows"
 
@@ -98,7 +98,7 @@ class ExtremeRowSelection(RowSelection):
 
 
 class RankedRowSelection(RowSelection):
-    """The first rows of a window in the order of some columns: a top n, or the last row of each key.
+    """Selects the first rows of a window in the order of some columns: a top n, or the last row of each key.
 
     Of equal rows the one that arrived first is first; nulls and NaN come last. Within a window, rows are emitted by key
     and in their order.
@@ -189,9 +189,9 @@ def _ranks(values: pa.ChunkedArray, is_largest: bool) -> Ranks:
 class LocalWindowRowsOperator(LocalOperator):
     """Emits the selected rows of those it held, with the start of their window in `$slice`.
 
-    The number of rows that go out depends on how they were cut into batches; the final selection does not. `$rows`
-    counts a row and the dropped rows that it stands for, so that late rows are counted in full: the sum over a window
-    is the number of its input rows. If no row of a window is selected, one of them goes out for the others.
+    The number of emitted rows depends on how they were cut into batches; the final selection does not. `$rows`
+    counts a row and the dropped rows that it represents, so that late rows are counted in full: the sum over a window
+    is the number of its input rows. If no row of a window is selected, one of them is emitted to represent the others.
     """
 
     def __init__(self, spec: LocalExtremeRowsSpec | LocalRankedRowsSpec) -> None:
@@ -212,7 +212,7 @@ class WindowRowsOperator(OneInputOperator):
     """Emits the selected rows of a window when the watermark passes its last millisecond, which is their timestamp.
 
     Rows of the one window that lasts until the end of the input have no timestamp. Rows of windows that have fired are
-    late: they are counted, with the dropped rows that they stand for, and dropped.
+    late: they are counted, with the dropped rows that they represent, and dropped.
     """
 
     def __init__(self, spec: ExtremeRowsSpec | RankedRowsSpec) -> None:
@@ -255,13 +255,13 @@ class WindowRowsOperator(OneInputOperator):
             self._fire(self._windows.last_due(MAX_WATERMARK), output)
 
     def _merge(self) -> None:
-        """Keep only the selected rows of all."""
+        """Merge all rows and keep only the selected ones."""
         rows = pa.concat_tables(self._rows.tables)
         codes, count = group_codes(rows, [SLICE])
         self._rows.replace(rows.filter(pa.array(self._selection.are_selected(rows, codes, count))))
 
     def _fire(self, last_due: int, output: Output) -> None:
-        """Emit the windows up to `last_due`; all rows are merged."""
+        """Emit the windows up to `last_due`; all rows must be merged."""
         rows = self._rows.merged
         slices = slices_of(rows)
         order = np.argsort(slices, kind="stable")
@@ -286,7 +286,7 @@ def _selection_of(rows: ExtremeRows | RankedRows) -> RowSelection:
 def _rows_stood_for(
     codes: Codes, count: int, is_kept: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Return the number of rows of its group that each row stands for, shape (num_rows,); 0 for a dropped row."""
+    """Return the number of rows of its group that each row represents, shape (num_rows,); 0 for a dropped row."""
     kept = np.flatnonzero(is_kept)
     first_kept = first_rows(codes[kept], count)
     representatives = first_rows(codes, count)

@@ -1,1 +1,1 @@
-"""Operators that see one record at a time: map, filter, process, broadcast, reduce; and columnar functions."""
+"""Operators that handle one record at a time: map, filter, process, broadcast, reduce, asynchronous calls and joins."""

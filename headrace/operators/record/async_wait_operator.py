@@ -50,19 +50,19 @@ class AsyncCall:
         self.task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Await the user's coroutine and keep how it ended."""
+        """Await the user's coroutine and store its outcome."""
         try:
             self.results = await self._invoke()
         except asyncio.CancelledError as error:
             if self.is_cancelled:
                 raise
             self.error = error
-        except BaseException as error:  # whatever leaves user code has to reach the task's thread
+        except BaseException as error:  # any error of user code must reach the task's thread
             self.error = error
 
 
 CallsEnded = Callable[[Sequence[AsyncCall]], None]
-"""Called with calls that ended, several at once, not on the task's thread; cancelled ones may be among them."""
+"""Function called with several ended calls, on another thread than the task's; cancelled calls may be among them."""
 
 
 class AsyncCalls(Protocol):
@@ -126,7 +126,7 @@ def _cancel(call: AsyncCall) -> None:
 
 
 class _Request(InFlight):
-    """An input in flight with its current call, or the timer of the next one."""
+    """An input in flight with its current call, or the timer of its next call."""
 
     __slots__ = ("attempt_count", "call", "retry_timer")
 
@@ -138,10 +138,10 @@ class _Request(InFlight):
 
 
 class AsyncWaitOperator(FunctionOperator, OneInputOperator):
-    """Limits calls that are in flight or wait to be emitted to `capacity`; further rows of a batch wait.
+    """Limits the calls that run or wait to be emitted to `capacity`; further rows of a batch wait.
 
     A call counts from its start until its results are emitted. Until all rows are started and there is room for one
-    more, the task is asked not to feed.
+    more, the task is told not to feed the operator.
     """
 
     _calls: AsyncCalls | None = None
@@ -161,7 +161,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         self._delayed: dict[_Request, None] = {}
         self._started_count = 0
         self._has_timestamps = False
-        # What may time out, by rising deadline; one timer for the first of them, whether it is still there then or not.
+        # Requests that may time out, by deadline; one timer for the first, whether it is still in flight then or not.
         self._deadlines: dict[_Request, int] = {}
         self._is_timer_set = False
         predicate = spec.retry_strategy.get_retry_predicate()
@@ -173,7 +173,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         self._collector = ResultCollector(context)
         input_type = context.types.inputs[0].value_type
         is_shared = context.settings.get_option(OBJECT_REUSE) or is_unchanging_type(input_type)
-        # A call may change what it is given, while the input is still wanted for a repetition or a snapshot.
+        # A call may change its argument, while the input is still needed for a retry or a snapshot.
         self._copy = as_it_is if is_shared else private_copy
         self._calls = self._create_calls(
             f"{context.task_name_with_subtasks} async",
@@ -212,7 +212,8 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
     def end_input(self, input_number: int, output: Output) -> None:
         """Start the waiting retries at once. Calls that fail later are retried as before.
 
-        Flink repeats none any more, and so would fail a short job at its first error; PyFlink does as we do.
+        Flink stops retrying at the end of input, and so would fail a short job at its first error; PyFlink does the
+        same as this.
         """
         delayed = list(self._delayed)
         for request in delayed:
@@ -328,7 +329,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
             self.context.timers.schedule(next(iter(self._deadlines.values())), self._time_out)
 
     def _time_out(self, _time_ms: int) -> None:
-        """Give up calls that took too long."""
+        """Give up calls that have exceeded their timeout."""
         self._is_timer_set = False
         now_ms = self.context.timers.now_ms()
         try:
@@ -363,7 +364,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         self._queue.complete(request, results)
 
     def _emit_ready(self) -> None:
-        """Emit what the queue releases, and start waiting inputs in the free places."""
+        """Emit the results that the queue releases, and start waiting inputs in the free places."""
         output = self.context.output
         for element in self._queue.take_ready():
             match element:

@@ -1,7 +1,7 @@
 """Operators around (Keyed)BroadcastProcessFunction: a data stream, and a broadcast one that feeds shared states.
 
-Input 0 is the data stream, which only reads those states; input 1 the broadcast stream, whose records every subtask
-gets, and which writes them. Source: Flink CoBroadcastWithNonKeyedOperator, CoBroadcastWithKeyedOperator.
+Input 0 is the data stream, which only reads those states. Input 1 is the broadcast stream, whose records every subtask
+gets, and which writes the states. Source: Flink CoBroadcastWithNonKeyedOperator, CoBroadcastWithKeyedOperator.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,9 +33,9 @@ from headrace.state.operator_state_backend import OperatorStateBackend
 
 
 class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
-    """A broadcast state for the data side, where writing is an error.
+    """Read-only view of a broadcast state, for the data side.
 
-    Values that can be changed are not guarded: changing one in place is a write that other subtasks do not see.
+    Mutable values are not protected: changing one in place is a write that other subtasks do not see.
     """
 
     def __init__(self, name: str, state: BroadcastState[Any, Any]) -> None:
@@ -80,8 +80,8 @@ class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
 
     def _refuse(self) -> NoReturn:
         raise StateAccessError(
-            f"broadcast state '{self._name}' can only be read here, because each subtask sees other records: "
-            "write it in process_broadcast_element"
+            f"broadcast state '{self._name}' can only be read here, because each subtask sees different records: "
+            f"write it in process_broadcast_element"
         )
 
 
@@ -111,7 +111,8 @@ class BroadcastStates:
         name = descriptor.get_name()
         if name not in self._writable:
             raise StateAccessError(
-                f"there is no broadcast state '{name}': give its descriptor to broadcast(...), which got those of "
+                f"there is no broadcast state '{name}': pass its descriptor to broadcast(...), which was called with "
+                f"those of "
                 f"{', '.join(map(repr, self._writable))}"
             )
         return name
@@ -173,7 +174,7 @@ class _FiringContext(_KeyedDataContext, KeyedBroadcastProcessFunction.OnTimerCon
 
 
 class _KeyedBroadcastContext(_BroadcastContext, KeyedBroadcastProcessFunction.Context):
-    """Context of a broadcast record where the data stream is keyed."""
+    """Context of a broadcast record if the data stream is keyed."""
 
     def __init__(
         self, timer_service: TimerService, states: BroadcastStates, backend: KeyedStateBackend

@@ -1,7 +1,7 @@
 """IntervalJoinOperator: pairs of records of one key that are close in event time.
 
-Each side keeps its records by timestamp until the watermark says that no partner can come any more. A pair is made by
-whichever of its records came second, so it is made once. Source: Flink IntervalJoinOperator.
+Each side stores its records by timestamp until the watermark shows that no partner can come any more. The later record
+of a pair creates it, so that each pair is created once. Source: Flink IntervalJoinOperator.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,10 +46,10 @@ class _PairContext(JoinContext):
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of the join: a partner's timestamp less that of a record of this side is in [lower_ms, upper_ms].
+    """One side of the join: a partner's timestamp minus that of a record of this side is in [lower_ms, upper_ms].
 
-    `buffer` is the list of records, in order of arrival, by key and timestamp as namespace; `times` the map of a key
-    whose keys are the timestamps that have records. `name` is the namespace of timers that empty both.
+    `buffer` is the list of records, in order of arrival, by key and timestamp as namespace; `times` is a map per key
+    whose keys are the timestamps with records. `name` is the namespace of the timers that clean up both.
     """
 
     name: str
@@ -72,7 +72,7 @@ class _Side:
         return self.buffer.get()
 
     def cleanup_time_ms(self, timestamp: int) -> int:
-        """Return the watermark at which records of `timestamp` have had all their partners."""
+        """Return the watermark at which records of `timestamp` can have no more partners."""
         return min(timestamp + max(self.upper_ms, 0), MAX_WATERMARK)
 
     def clean_up(self, time_ms: int) -> None:
@@ -90,8 +90,8 @@ class _Side:
 class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
     """Calls a ProcessJoinFunction for every pair whose timestamps differ by a bounded amount.
 
-    A record that is older than the watermark is late. Of one record the pairs come by the partner's timestamp, then
-    in order of the partners' arrival.
+    A record that is older than the watermark is late. The pairs of one record are ordered by the partner's timestamp,
+    then by the partners' arrival.
     """
 
     minds_order_of_inputs = False
@@ -135,7 +135,7 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
     def _process_rows(self, batch: RecordBatch, own: _Side, other: _Side, output: Output) -> None:
         watermark_ms = self._timers.current_watermark_ms
         scope = self._scope
-        # A batch is of one side, so what the other side keeps does not change meanwhile: sorted once for each key.
+        # A batch comes from one side: the other side's records do not change, and are sorted once per key.
         partner_times: dict[Any, Sequence[int]] = {}
         self._backend.begin_batch(batch.num_rows)
         keys = self._backend.event_clock.along(batch.keys(), batch.timestamps)
@@ -181,7 +181,7 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
         (self._left if namespace == _LEFT else self._right).clean_up(time_ms)
 
     def _on_processing_time(self, time_ms: int, key: Any, namespace: Any) -> None:
-        raise AssertionError("an interval join sets no timers by the clock")
+        raise AssertionError("an interval join sets no processing-time timers")
 
 
 def _require_timestamp(timestamp: int) -> None:

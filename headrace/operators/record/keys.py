@@ -1,4 +1,4 @@
-"""Operators that put keys on records and take them off.
+"""Operators that add keys to records and remove them.
 
 Source: Flink KeyGroupStreamPartitioner, which hashes at the exchange; here keys and hashes travel with the rows, so
 that they are computed once.
@@ -80,9 +80,9 @@ class KeyByOperator(OneInputOperator):
         arrays = [columns.column(name) for name in self._columns]
         for name, array in zip(self._columns, arrays, strict=True):
             if array.null_count:
-                # Inside composite keys null is hashable; but whoever groups by a column means its values.
+                # Inside composite keys null is hashable; but grouping by a column means grouping by its values.
                 raise InvalidKeyError(
-                    "is null: give such records a key of their own, or filter them out",
+                    "is null: give such records another key, or filter them out",
                     f"column '{name}' ({self._origin})",
                 )
         origin = f"column '{', '.join(self._columns)}' ({self._origin})"

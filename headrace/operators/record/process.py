@@ -1,7 +1,7 @@
 """Operators around process functions and functions of connected streams.
 
-A loop over the rows of a batch moves one context object along, sets the key where there is one and gathers what the
-function yields. Source: Flink ProcessOperator, KeyedProcessOperator, KeyedCoProcessOperator, CoStreamMap.
+A loop over the rows of a batch moves one context object along, sets the key if there is one and collects the results of
+the function. Source: Flink ProcessOperator, KeyedProcessOperator, KeyedCoProcessOperator, CoStreamMap.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ class _ProcessingOperator(FunctionOperator):
     _scope: EntryScope
     _collector: ResultCollector
     _has_runs_of_keys = False
-    """Whether the records of a key follow each other."""
+    """True if the records of a key follow each other."""
 
     def _open_function(self, backend: KeyedStateBackend | None) -> None:
         if isinstance(self._function, Guarded):
@@ -74,7 +74,7 @@ def _keys_of(batch: RecordBatch) -> Sequence[Any]:
 
 
 def _has_long_runs(batch: RecordBatch) -> bool:
-    """Return whether records of one hash follow each other, enough of them to be worth a loop of their own."""
+    """Return whether records of one hash follow each other in runs that are long enough for a separate loop."""
     hashes = batch.key_hashes
     assert hashes is not None, "only a keyed input is sorted"
     run_count = int(np.count_nonzero(hashes[1:] != hashes[:-1])) + 1

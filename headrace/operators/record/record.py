@@ -1,4 +1,4 @@
-"""Operators around functions of one record: map, flat_map, filter, and the first two on connected streams.
+"""Operators around functions of one record: map, flat_map, filter, and map and flat_map on connected streams.
 
 On keyed streams they have keyed state. Source: Flink StreamMap, StreamFlatMap, StreamFilter, CoStreamMap.
 """
@@ -32,7 +32,7 @@ from headrace.state.backend import KeyedStateBackend
 
 RecordFunction = Callable[[Any], Any]
 
-# To ask whether one of these is iterable takes as long as to call a small function.
+# Checking whether one of these is iterable takes as long as calling a small function.
 _USUAL_RESULTS: Final = frozenset((GeneratorType, list, tuple))
 
 
@@ -51,14 +51,14 @@ class RecordFunctionOperator(FunctionOperator):
         super().process_watermark(timestamp_ms, output)
 
     def _rows(self, batch: RecordBatch) -> Iterable[Any]:
-        """Yield rows, each after its key became current."""
+        """Yield rows; before each, its key becomes current."""
         return batch.rows() if self._backend is None else _keyed_rows(batch, self._backend)
 
     def _map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
         copies = self._emitter.copies
         unchanging, copy = copies.unchanging, copies.copy
         try:
-            # Not `map`: it would take a StopIteration out of user code for the end of the rows.
+            # Not `map`, which would treat a StopIteration from user code as the end of the rows.
             rows = [
                 made if type(made := call(row)) in unchanging else copy(made)
                 for row in self._rows(batch)
@@ -75,9 +75,9 @@ class RecordFunctionOperator(FunctionOperator):
     def _result_pieces(
         self, call: RecordFunction, batch: RecordBatch
     ) -> Iterator[tuple[list[Any], int, list[int]]]:
-        """Yield results in pieces of at most EMIT_ROWS_MAX: one record may give more than fit into memory.
+        """Yield results in pieces of at most EMIT_ROWS_MAX, as one record may give more than fits into memory.
 
-        A piece is (results, index of the first record that gave some, count of results of each record from there on).
+        A piece is (results, index of the first record with results, number of results of each record from there on).
         """
         copies = self._emitter.copies
         unchanging, copy = copies.unchanging, copies.copy
@@ -107,14 +107,17 @@ class RecordFunctionOperator(FunctionOperator):
                 counts[-1] = len(rows) - before
         except USER_EXCEPTIONS as error:
             if is_waiting:
-                raise  # whoever takes the pieces has failed, and closes this generator
+                raise  # the caller has failed, and closes this generator
             raise user_error(error, self.context.operator_name) from error
         yield rows, begin, counts
 
     def _emit_repeated(
         self, rows: list[Any], batch: RecordBatch, begin: int, counts: list[int], output: Output
     ) -> None:
-        """Emit results of the batch's rows from `begin` on, each row's count of them with its timestamp."""
+        """Emit results of the batch's rows from `begin` on.
+
+        `counts`: results of each row, which get the row's timestamp.
+        """
         timestamps = batch.timestamps
         if timestamps is not None:
             timestamps = np.repeat(timestamps[begin : begin + len(counts)], counts)

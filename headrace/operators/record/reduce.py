@@ -1,4 +1,4 @@
-"""Reduce and rolling aggregations on keyed streams: per record the fold of its key so far; in BATCH mode one per key.
+"""Reduce and rolling aggregations on keyed streams: emits the fold so far for each record; in BATCH mode one per key.
 
 Source: Flink StreamGroupedReduceOperator, BatchGroupedReduceOperator, SumAggregator, ComparableAggregator.
 """
@@ -35,7 +35,7 @@ Reduce = Callable[[Any, Any], Any]
 _STATE_NAME: Final = "_reduce_state"
 _NOTHING: Final = object()
 _RUN_MIN: Final = 8
-"""Records of a key from which on a loop of its own is cheaper than to put each into state."""
+"""Number of records of a key from which a separate loop is cheaper than updating the state for each record."""
 AreKept = Callable[[Sequence[Any]], bool]
 
 
@@ -90,7 +90,7 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
         super().process_watermark(timestamp_ms, output)
 
     def _refused(self, error: StateAccessError, *, is_input: bool) -> Exception:
-        """Return the error for a value that the state did not take."""
+        """Return the error for a value that the state refused."""
         name = self.context.operator_name
         return refused_fold(error, _STATE_NAME, self._function, name, is_input=is_input)
 
@@ -107,15 +107,15 @@ class RollingAggregationOperator(ReduceOperator):
         if misfit is None or is_input:
             return error
         return TypeError(
-            f"the {self._aggregation} so far, {misfit.shown}, does not fit the stream's type {misfit.type_text}: "
-            f"{misfit.reason}; declare a wider one"
+            f"the current {self._aggregation}, {misfit.shown}, does not fit the stream's type {misfit.type_text}: "
+            f"{misfit.reason}; declare a wider type"
         )
 
 
 def rolling_reduce(aggregation: str, position: int | str) -> Reduce:
     """Return the reduce function of an aggregation.
 
-    sum, min and max keep the other fields of the first record; min_by and max_by give the earliest record that holds
+    sum, min and max keep the other fields of the first record; min_by and max_by return the earliest record with
     the extreme.
     """
     if aggregation == "sum":
@@ -163,7 +163,7 @@ class BatchReduceOperator(ReduceOperator):
 
     def __init__(self, spec: Any) -> None:
         super().__init__(spec)
-        # By key, in the order in which keys began: those of one batch, which end together.
+        # By key, in order of their first record: keys of one batch, which end together.
         self._last: dict[Any, tuple[Any, int]] = {}
         self._are_kept: AreKept | None = None
 
@@ -185,22 +185,22 @@ class BatchReduceOperator(ReduceOperator):
         self._process(batch, done, batch.num_rows, output)
 
     def _process(self, batch: RecordBatch, start: int, end: int, output: Output) -> None:
-        """Put the records [start, end) into state one by one."""
+        """Add the records [start, end) to the state one by one."""
         if start < end:
             super().process_batch(batch.slice(start, end - start), output)
 
     def _fold(self, key: Any, batch: RecordBatch, start: int, end: int) -> bool:
         """Fold the records [start, end), all of one key; return whether it was possible.
 
-        It is not where the state would not keep each fold as it is: that run is left to the loop that puts fold after
-        fold into state and calls the function again, and so are all later ones, for which it is called once.
+        It is impossible if the state would not store each fold unchanged: then this run and all later ones are left to
+        the loop that puts each fold into the state. For this run that loop calls the function again.
         """
         self._backend.key_scope.entry = key
         folds: list[Any] = []
         held = self._state.entries.get(key, _NOTHING)
         first = () if held is _NOTHING else (held,)
         try:
-            # As far as the function went: a fold that state refuses is told of first.
+            # Up to the function's failure: a fold that the state refuses is reported first.
             folds.extend(accumulate((*first, *batch.rows()[start:end]), self._reduce))
         except USER_EXCEPTIONS as error:
             if not folds or self._are_all_kept(folds):
@@ -242,9 +242,9 @@ class BatchRollingAggregationOperator(BatchReduceOperator, RollingAggregationOpe
 
 
 def _check_of(value_type: TypeInformation) -> AreKept | None:
-    """Return a check that values of a type are all in the form that a state keeps; None where there is no quick one.
+    """Return a check that all values of a type are in the form that a state stores; None if there is no quick check.
 
-    Where it says False values may be so all the same.
+    If it returns False the values may nevertheless be in that form.
     """
     if isinstance(value_type, TupleTypeInfo):
         checks = [_check_of(field) for field in value_type.field_types]

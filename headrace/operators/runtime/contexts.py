@@ -68,7 +68,7 @@ class KeyedTimerService(TimerService):
 
 
 class ClockTimerService(TimerService):
-    """TimerService of an operator without keys: it tells the time and takes no timers."""
+    """TimerService of an operator without keys: it returns the time and refuses timers."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -93,7 +93,7 @@ class ClockTimerService(TimerService):
 
     def _refuse(self) -> None:
         raise StateAccessError(
-            "timers belong to keys: call key_by first and use a KeyedProcessFunction"
+            "timers need a key: call key_by first and use a KeyedProcessFunction"
         )
 
 
@@ -182,19 +182,19 @@ class BackendStateStore(_StateStore):
 
 
 class NoStateStore(_StateStore):
-    """Store of functions that may keep no state: every access is an error that says why."""
+    """Store of functions that cannot have state: every access raises an error with the reason."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
     def _state(self, descriptor: StateDescriptor) -> NoReturn:
-        raise StateAccessError(f"state '{descriptor.get_name()}' is out of reach: {self._reason}")
+        raise StateAccessError(f"state '{descriptor.get_name()}' is not available: {self._reason}")
 
 
 class OperatorRuntimeContext(_StateStore, RuntimeContext):
     """RuntimeContext of a function; without a backend (a stream without keys), keyed state is an error.
 
-    `operator_state` None: key selectors, timestamp assigners and windows keep no state of their subtask.
+    `operator_state` is None for key selectors, timestamp assigners and windows, which have no operator state.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class OperatorRuntimeContext(_StateStore, RuntimeContext):
     def _state(self, descriptor: StateDescriptor) -> object:
         if self._backend is None:
             raise StateAccessError(
-                f"state '{descriptor.get_name()}' is out of reach: keyed state needs a keyed stream, call key_by first"
+                f"state '{descriptor.get_name()}' is not available: keyed state needs a keyed stream, call key_by first"
             )
         return self._backend.get_state(descriptor, self._backend.key_scope)
 
@@ -236,7 +236,7 @@ class OperatorRuntimeContext(_StateStore, RuntimeContext):
         return self._context.job_parameters.get(key, default_value)
 
     def get_distributed_cache(self) -> DistributedCache:
-        # Their paths are those on this host by now.
+        # Their paths are on this host by now.
         settings = self._context.settings
         archives = settings.get_option(PYTHON_ARCHIVES).split(",")
         folders = (text.partition("#") for text in archives if text)
@@ -257,7 +257,7 @@ class OperatorRuntimeContext(_StateStore, RuntimeContext):
     def get_operator_state_store(self) -> OperatorStateStore:
         if self._operator_state is None:
             raise StateAccessError(
-                f"the functions of operator '{self._context.operator_name}' have no operator state: "
-                "keep it in a process, map, flat_map or filter function"
+                f"the functions of operator '{self._context.operator_name}' have no operator state: use a process, "
+                f"map, flat_map or filter function for it"
             )
         return self._operator_state

@@ -1,7 +1,7 @@
-"""Emission of what user code gave: Python values become batches of the declared types, main and side.
+"""Emission of user code's results: Python values become batches of the declared types, for main and side outputs.
 
 `RowEmitter` makes the batches, and `ResultCollector` gathers results until there are enough for one. A batch is
-converted as a whole, and an error does not tell which record was wrong; functions that can go on without single records
+converted as a whole, and an error does not show which record was wrong; functions that can skip single records
 use `ResultChecks`, which checks the results of one record before they join the others.
 """
 
@@ -37,10 +37,10 @@ from headrace.operators.runtime.user_code import check_records_fit, is_raised_he
 from headrace.state.backend import NO_KEY, EntryScope
 
 EMIT_ROWS_MAX: Final = 8192
-"""Limit of results, main and side, that are gathered before they are emitted."""
+"""Limit of results, main and side, that are collected before they are emitted."""
 _USUAL_RESULTS: Final = frozenset({list, tuple, GeneratorType})
-"""Classes that need not be asked whether they are iterable, which takes longer than most functions."""
-# What these classes' values become on the way to columns and back is what they were.
+"""Classes for which the check whether they are iterable is skipped, as it takes longer than most functions."""
+# Values of these classes are unchanged by a conversion to columns and back.
 _UNCHANGED_BY_COLUMNS: Final = {
     BasicType.STRING: str,
     BasicType.BOOLEAN: bool,
@@ -60,9 +60,9 @@ class RowEmitter:
 
     Rows of a declared type become columns at once: a row that does not fit is reported as an error of this operator,
     and the next operator sees values of the declared type, chained or not. No columns are made if the next operator
-    reads rows and their values are plainly what columns would give back.
+    reads rows and their values would be unchanged by a conversion to columns.
 
-    `copies` and `side_copies` copy a record from user code, before user code runs again and may change it.
+    `copies` and `side_copies` copy a record from user code before user code runs again, as it may change the record.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -92,7 +92,7 @@ class RowEmitter:
     def emit_side(
         self, tag_id: str, rows: Sequence[Any], timestamps: Timestamps | None, output: Output
     ) -> None:
-        """Emit `rows` on the side output; no effect if nobody reads the tag."""
+        """Emit `rows` on the side output; no effect if nothing reads the tag."""
         side_type = self._types.side_outputs.get(tag_id)
         if rows and side_type is not None:
             output.emit_side(tag_id, self._batch(side_type, rows, timestamps))
@@ -124,11 +124,11 @@ class MovingContext(Protocol):
 
 
 class ResultCollector:
-    """Gathers the results of functions for records, timers and windows, main and side, with their timestamps.
+    """Collects the results of functions for records, timers and windows, main and side, with their timestamps.
 
-    The timestamp of a record is given to all of its results. Results that are `(tag, value)` belong to a side output.
-    No more than EMIT_ROWS_MAX are held, and each emission sees whether the task is to stop: what one record, timer or
-    window gives may have no end.
+    All results of a record get its timestamp. Results that are `(tag, value)` belong to a side output.
+    At most EMIT_ROWS_MAX are held, and each emission checks whether the task must stop, as one record, timer or
+    window may give endless results.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -204,9 +204,9 @@ class ResultCollector:
         batch: RecordBatch,
         output: Output,
     ) -> None:
-        """Do the same as `process_rows` for records without timestamps, those of a key behind each other.
+        """Do the same as `process_rows` for records without timestamps, ordered by key.
 
-        Most functions that have timers give nothing for most records: for these, the loop is `map`'s.
+        Most functions with timers give no results for most records: for these, the loop is that of `map`.
         """
         context.current_timestamp = MIN_TIMESTAMP
         rows, giver, start = batch.rows(), getattr(call, "__name__", "the function"), 0
@@ -229,9 +229,9 @@ class ResultCollector:
         *,
         has_timestamps: bool = True,
     ) -> None:
-        """Take the results (an iterable, or None) of one timer or window, all with `timestamp`.
+        """Add the results (an iterable, or None) of one timer or window, all with `timestamp`.
 
-        `giver` is what the error calls the function where its results are no iterable.
+        `giver`: name of the function in the error for results that are not iterable.
         """
         if results is None:
             return
@@ -249,7 +249,7 @@ class ResultCollector:
                 self.flush(output, has_timestamps)
 
     def add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
-        """Take one result of a side output; if nobody reads the tag it is only counted, as there may be no end."""
+        """Add one result of a side output; if nothing reads the tag it is only counted, as there may be no end."""
         self._side_row_count += 1
         copies = self._emitter.side_copies.get(tag_id)
         if copies is None:
@@ -259,7 +259,7 @@ class ResultCollector:
         timestamps.append(timestamp)
 
     def flush(self, output: Output, has_timestamps: bool = True) -> None:
-        """Emit all gathered results, side outputs last; raises if the task is to stop."""
+        """Emit all collected results, side outputs last; raises if the task must stop."""
         output.check_interrupted()
         if self._rows:
             rows, timestamps = self._rows, self._timestamps
@@ -279,7 +279,7 @@ def _as_timestamps(timestamps: list[int], has_timestamps: bool) -> Timestamps | 
 
 
 def timestamps_of(batch: RecordBatch) -> list[int]:
-    """Return each row's timestamp as a Python int, MIN_TIMESTAMP where the stream has none."""
+    """Return each row's timestamp as a Python int, MIN_TIMESTAMP if the stream has none."""
     if batch.timestamps is None:
         return [MIN_TIMESTAMP] * batch.num_rows
     return batch.timestamps.tolist()
@@ -292,10 +292,10 @@ def keep_rows(
     *,
     reuses_objects: bool,
 ) -> RecordBatch:
-    """Return the rows where `mask` (bool, shape (num_rows,)) holds, without keys; rows and columns that exist stay.
+    """Return the rows where `mask` (bool, shape (num_rows,)) holds, without keys; existing rows and columns are kept.
 
-    Unless `reuses_objects`, rows that can be changed are not those of `batch`, which a function has seen and may
-    have kept: they are read from the columns again where the type is declared, or copied.
+    Unless `reuses_objects`, mutable rows are not those of `batch`, which a function has seen and may
+    have kept: they are read from the columns again if the type is declared, or copied.
     """
     columns = batch.columns().filter(mask) if batch.is_columnar else None
     rows: list[Any] | None = list(compress(batch.rows(), mask.tolist()))
@@ -331,7 +331,7 @@ class ResultChecks:
 
 
 def _check_of(batch_type: BatchType) -> Callable[[Any], None]:
-    """Return a check of one value: a quick test, or else a conversion to columns, which decides."""
+    """Return a check of one value: a quick test, then if needed a conversion to columns, which decides."""
     if isinstance(batch_type.value_type, PickledBytesTypeInfo):
         return lambda value: None
     fits = _fits_at_a_glance(batch_type.value_type)
@@ -344,7 +344,7 @@ def _check_of(batch_type: BatchType) -> Callable[[Any], None]:
 
 
 def _fits_at_a_glance(type_info: TypeInformation) -> Fits:
-    """Return a quick test that is true for common values of the type, and never for one that does not fit."""
+    """Return a quick test that is true for common values of the type, and never for a value that does not fit."""
     if isinstance(type_info, TupleTypeInfo):
         tests = tuple(map(_fits_at_a_glance, type_info.field_types))
         return lambda value: (
@@ -360,7 +360,7 @@ def _fits_at_a_glance(type_info: TypeInformation) -> Fits:
         limit = 1 << (bits - 1)
         return lambda value: type(value) is int and -limit <= value < limit
     if basic_type is BasicType.STRING:
-        # Half a surrogate pair is a str and no UTF-8.
+        # Half a surrogate pair is a str but not UTF-8.
         return lambda value: type(value) is str and value.isascii()
     kind = {BasicType.DOUBLE: float, BasicType.BOOLEAN: bool}.get(basic_type)
     return lambda value: type(value) is kind

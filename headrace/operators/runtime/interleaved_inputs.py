@@ -1,6 +1,6 @@
 """Interleaved inputs: the rows of two keyed inputs as one batch, for operators that have one loop for both.
 
-BATCH mode sorts the rows of both inputs by key, so that a few of one are followed by a few of the other.
+BATCH mode sorts the rows of both inputs by key, so that a few rows of one input are followed by a few of the other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from headrace.operators.runtime.operator import InputNumbers
 
 
 def interleaved(numbers: InputNumbers, batch1: RecordBatch, batch2: RecordBatch) -> RecordBatch:
-    """Return the rows of both as pairs (number of the input, record), in the order that `numbers` gives."""
+    """Return the rows of both as pairs (number of the input, record), in the order of `numbers`."""
     both = (batch1, batch2)
     inputs = numbers.tolist()
     hashes = np.empty(len(numbers), np.int32)

@@ -69,7 +69,7 @@ def _checked(time: object) -> int:
             f"a timer needs epoch milliseconds as an int, but was given {type(time).__name__} {time!r:.60}"
         )
     if not MIN_TIMESTAMP <= time <= MAX_WATERMARK:
-        raise ValueError(f"a timer's time has 64 bits, {time} does not fit")
+        raise ValueError(f"a timer's time must fit into 64 bits, {time} does not")
     return int(time)
 
 
@@ -91,7 +91,10 @@ class InternalTimerService(Snapshotable):
         on_processing_time: TimerCallback,
         on_wake_up: Callable[[Callable[[], None]], None] = lambda run: run(),
     ) -> None:
-        """Create one per operator. `on_wake_up` is called with each run of processing-time timers and calls it."""
+        """Create the timers of one operator.
+
+        `on_wake_up` is called with each run of processing-time timers and calls it.
+        """
         self._scope = backend.key_scope
         self._set_current_key = backend.set_current_key
         self._event_clock = backend.event_clock
@@ -107,20 +110,20 @@ class InternalTimerService(Snapshotable):
         self._wake_up_ms = 0
         self._has_ended_keys = False
         self.waits_for_end_of_keys = False
-        """True in BATCH mode: timers by the clock fire at `end_keys`, whatever the time is."""
+        """True in BATCH mode: processing-time timers fire at `end_keys`, whatever the time is."""
         self.current_watermark_ms = MIN_TIMESTAMP
         self.fired_count = 0
-        """Timers that have fired here, since the operator was opened."""
+        """Number of timers that have fired here since the operator was opened."""
 
     def current_processing_time_ms(self) -> int:
         """Return the wall clock, epoch ms."""
         return self._clock.now_ms()
 
     def register(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
-        """Set a timer of the current key; in the past it fires at the next watermark, or at once by the clock.
+        """Set a timer of the current key; one in the past fires at the next watermark, or at once by the clock.
 
-        TypeError for a time that is no integer and ValueError for one past 64 bits, which would be found out only when
-        the timer is compared, stored or fires.
+        TypeError for a time that is not an integer and ValueError for one beyond 64 bits, as otherwise the error would
+        only appear when the timer is compared, stored or fires.
         """
         if type(time_ms) is not int or not MIN_TIMESTAMP <= time_ms <= MAX_WATERMARK:
             time_ms = _checked(time_ms)
@@ -145,9 +148,9 @@ class InternalTimerService(Snapshotable):
         return is_done
 
     def end_keys(self) -> None:
-        """Fire every timer, as none of the keys comes again: event time is at its end, then the clock's are due.
+        """Fire every timer, as none of the keys comes again: first those of event time, then those by the clock.
 
-        A timer by the clock that a callback sets meanwhile is dropped: one that sets itself anew would never end.
+        A timer by the clock that a callback sets meanwhile is dropped, as one that sets itself again would never end.
         Source: Flink BatchExecutionInternalTimeService.
         """
         self.current_watermark_ms = MAX_WATERMARK
@@ -196,7 +199,7 @@ class InternalTimerService(Snapshotable):
         return self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
 
     def timer_count(self, domain: TimeDomain) -> int:
-        """Number of timers that wait."""
+        """Return the number of waiting timers."""
         return len(self._queue(domain))
 
     def _with_key(self, callback: TimerCallback) -> TimerCallback:
@@ -230,7 +233,7 @@ class InternalTimerService(Snapshotable):
 
     def _fire_due(self) -> None:
         self._wake_up = None
-        # Everything whose millisecond is over: a late wake-up catches up at once.
+        # All timers whose millisecond is over: a late wake-up catches up at once.
         limit_ms = max(self._wake_up_ms, self._clock.now_ms() - 1)
         self._processing_timers.fire_until(limit_ms, self._fire_processing)
         self._schedule_wake_up()
@@ -271,7 +274,7 @@ def write_timers(
     key_space: KeySpace,
     writer: SnapshotWriter,
 ) -> list[StateChunk]:
-    """Write the timers of a service; no chunk where there is none."""
+    """Write the timers of a service; no chunk if there are none."""
     files = ChunkFiles(StateTable.TIMERS, name, {}, writer)
     unordered: list[pa.Table] = []
     for domain, queue in queues.items():
@@ -296,7 +299,7 @@ def live_timers(
     keys: Sequence[Any] | None,
     count: Callable[[], int],
 ) -> Iterator[LivePiece]:
-    """Yield the timers of a service in pieces, for certain keys or for all (None)."""
+    """Yield the timers of a service in pieces, for the given keys or for all (None)."""
     wanted = None if keys is None else set(keys)
     for domain, queue in queues.items():
         timers = iter(queue)
@@ -316,7 +319,7 @@ def no_timers(name: str, key_space: KeySpace) -> pa.Table:
 
 
 def _write_ordered(tables: Sequence[pa.Table], files: ChunkFiles) -> None:
-    # One time window and one pickled namespace make two schemas, hence two files.
+    # A time window and a pickled namespace have different schemas, and so need two files.
     by_schema: dict[str, list[pa.Table]] = {}
     for table in tables:
         by_schema.setdefault(str(table.schema), []).append(table)

@@ -1,6 +1,6 @@
 """The operator interface: batches in, batches out, on the task's mailbox thread.
 
-An operator is made by `operators.registry` from its spec, opened once, fed batches and watermarks, finished and
+`operators.registry` creates an operator from its spec; it is opened once, fed batches and watermarks, finished and
 closed. It never blocks and starts no thread. Source: Flink StreamOperator, AbstractStreamOperatorV2.
 """
 
@@ -58,7 +58,7 @@ class Output(Protocol):
         ...
 
     def emit_side(self, tag_id: str, batch: RecordBatch) -> None:
-        """Send rows to a side output; dropped where nobody reads the tag."""
+        """Send rows to a side output; they are dropped if nothing reads the tag."""
         ...
 
     def emit_watermark(self, timestamp_ms: int) -> None:
@@ -66,16 +66,16 @@ class Output(Protocol):
         ...
 
     def emit_status(self, is_idle: bool) -> None:
-        """Announce idleness or activity; watermarks are swallowed while idle."""
+        """Announce idleness or activity; watermarks are dropped while idle."""
         ...
 
     def check_interrupted(self) -> None:
-        """Raise if the task is to stop. `emit` does so too; this is for functions that work long without emitting."""
+        """Raise if the task must stop. `emit` does so too; this is for functions that work long without emitting."""
         ...
 
 
 def _no_mailbox(_mail: Callable[[], None]) -> None:
-    raise AssertionError("whoever made this context takes no mail")
+    raise AssertionError("the creator of this context has no mailbox")
 
 
 def _never_back_pressured() -> float:
@@ -90,9 +90,9 @@ def _any_number() -> int:
 class OperatorContext:
     """Environment of an operator.
 
-    `send_event` hands bytes to the operator's coordinator in the JobMaster and may be called from the mailbox thread
+    `send_event` sends bytes to the operator's coordinator in the JobMaster and may be called from the mailbox thread
     only; `wake` makes the mailbox run the default action again and may be called from any thread (sources use it
-    when data arrived). `ingest` is the TaskManager's door for pushed DataFrames (or None where there is none);
+    when data has arrived). `ingest` receives pushed DataFrames for the TaskManager (None if there is no receiver);
     `attempt_id` is the task's, or None outside of one. `external_resources`: its slot's, addresses by name.
     """
 
@@ -120,15 +120,15 @@ class OperatorContext:
     )
     attempt_id: ExecutionAttemptId | None = None
     mail: Callable[[Callable[[], None]], object] = _no_mailbox
-    """Puts a call into the task's mailbox, from any thread; no effect after the task's end."""
+    """Function that puts a call into the task's mailbox, from any thread; no effect after the task's end."""
     back_pressured_ms: Callable[[], float] = _never_back_pressured
-    """Returns the total time with full outputs, which does not count as silence of an input."""
+    """Function that returns the total time in ms with full outputs, which does not count as silence of an input."""
     rows_wanted: Callable[[], int] = _any_number
-    """Returns the limit of rows that a source should emit at once, so that data in flight is processed soon."""
+    """Function that returns the limit of rows that a source should emit at once, so that data in flight stays small."""
 
     @property
     def task_name_with_subtasks(self) -> str:
-        """`name (1/4)#0`: subtask from 1, parallelism, attempt."""
+        """Return `name (1/4)#0`: subtask from 1, parallelism, attempt."""
         return (
             f"{self.task_name} ({self.subtask_index + 1}/{self.parallelism})#{self.attempt_number}"
         )
@@ -142,17 +142,17 @@ class Operator(ABC):
     """
 
     is_per_record: ClassVar[bool] = False
-    """True if user code sees rows one by one: a batch may take long then, and is handed over in parts."""
+    """True if user code sees rows one by one: a batch may take long then, and is passed in parts."""
 
     context: OperatorContext
     current_watermark: int = MIN_TIMESTAMP
 
     def open(self, context: OperatorContext) -> None:
-        """Get ready; subclasses call super first."""
+        """Prepare the operator; subclasses call super first."""
         self.context = context
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
-        """React to a watermark that grew (already the minimum over inputs) and forward it."""
+        """Handle a watermark that grew (already the minimum over inputs) and forward it."""
         self.current_watermark = timestamp_ms
         output.emit_watermark(timestamp_ms)
 
@@ -162,61 +162,61 @@ class Operator(ABC):
 
     @property
     def can_take_input(self) -> bool:
-        """True if the task may feed its chain. Asked of every operator before each default action; cheap.
+        """True if the task may feed its chain. Checked for every operator before each default action; cheap.
 
-        While it is False for one, the task counts as busy and goes on with mail, timers and barriers; the operator
-        calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
+        While it is False for one, the task counts as busy and continues with mail, timers and barriers; the operator
+        calls `context.wake` when it can take input again. It must nevertheless accept a batch that arrives, as one
         batch of the head may become many on the way.
         """
         return True
 
     @property
     def is_drained(self) -> bool:
-        """True if all results of what was taken have been emitted. Asked after `end_input`, before `finish`; cheap.
+        """True if all results of accepted rows have been emitted. Checked after `end_input`, before `finish`; cheap.
 
-        While it is False, mail and timers of the operator still run, and operators behind it are not ended yet.
+        While it is False, mail and timers of the operator still run, and operators after it are not ended yet.
         """
         return True
 
     def handle_event(self, payload: bytes) -> None:
-        """Take an event from the operator's coordinator in the JobMaster."""
+        """Handle an event from the operator's coordinator in the JobMaster."""
         raise AssertionError(f"operator {self.context.operator_name} has no coordinator")
 
     def end_input(self, input_number: int, output: Output) -> None:  # noqa: B027
         """Handle the end of input `input_number`, after MAX_WATERMARK."""
 
     def end_keys(self, output: Output) -> None:  # noqa: B027
-        """Emit what the keys so far are still to give and forget their state: none of them comes again.
+        """Emit all remaining results of the keys so far and drop their state, as none of them comes again.
 
-        BATCH mode calls it between keys, of which the input is ordered. An operator that does not react gives its
-        results at the end of the input.
+        BATCH mode calls it between keys, as its input is ordered by key. An operator that does not override it gives
+        its results at the end of the input.
         """
 
     def finish(self, output: Output) -> None:  # noqa: B027
         """Emit everything that is still held back: all inputs have ended."""
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:  # noqa: B027
-        """Emit everything that belongs before the barrier; called head to tail."""
+        """Emit everything that belongs before the barrier; called from head to tail."""
 
     def emit_held(self, output: Output) -> None:  # noqa: B027
-        """Emit rows that are held back to be merged; called before data ends without a drain, head to tail."""
+        """Emit rows that are held back to be merged; called before data ends without a drain, from head to tail."""
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
-        """Bring state that is kept elsewhere into `context.state`; called tail to head, after the barrier was sent.
+        """Copy state that is kept elsewhere into `context.state`; called from tail to head, after the barrier was sent.
 
-        `context.state` is frozen right after. Returns all prepared effects that are not known to be decided, as the
-        failure of an earlier checkpoint is reported late or never.
+        `context.state` is frozen right after. Returns all prepared effects whose checkpoint is not known to be
+        published, as the failure of an earlier checkpoint is reported late or never.
         """
         return ()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
-        """React to a published checkpoint. The call may be lost, late or repeated; nothing may depend on it."""
+        """Handle the publication of a checkpoint. The call may be lost, late or repeated; nothing may depend on it."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
         """Note that a checkpoint failed."""
 
     def close(self) -> None:  # noqa: B027
-        """Release resources; also called after a failure. Must not raise for a second call."""
+        """Release resources; also called after a failure. A second call must not raise."""
 
 
 class OneInputOperator(Operator):
@@ -231,7 +231,7 @@ class TwoInputOperator(Operator):
     """An operator with two inputs. The chain combines their watermarks before `process_watermark`."""
 
     minds_order_of_inputs: ClassVar[bool] = True
-    """False if the results are the same, in some order, whichever input's rows come first: a pair is made once."""
+    """False if the results are the same, in some order, whichever input's rows come first: a pair is emitted once."""
 
     @abstractmethod
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
@@ -246,9 +246,9 @@ class TwoInputOperator(Operator):
     ) -> None:
         """Handle rows of both inputs in one order: BATCH mode has sorted them by key.
 
-        `input_numbers`: from which input each row comes, shape (rows of both,). The rows of each batch are in order.
-        An operator that has one loop for both overrides it: a batch for each stretch of rows of one input takes long
-        where these are short.
+        `input_numbers`: input of each row, shape (rows of both,). The rows of each batch are in order.
+        An operator with one loop for both inputs overrides it, as a batch per stretch of rows of one input is slow
+        if these stretches are short.
         """
         if not self.minds_order_of_inputs:
             self.process_batch1(batch1, output)

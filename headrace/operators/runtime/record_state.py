@@ -1,4 +1,4 @@
-"""State in which built-in operators keep records of a stream, under the type that the stream declares.
+"""State in which built-in operators store records of a stream, with the type that the stream declares.
 
 A user's fold whose result is not of the declared type is reported with the function's own file and line.
 """
@@ -17,9 +17,9 @@ from headrace.state.evolution import StateIncompatibleError
 def refused_fold(
     error: StateAccessError, state_name: str, function: Any, operator_name: str, *, is_input: bool
 ) -> Exception:
-    """Return the error for a value that `function` gave to the state `state_name`; `error` itself if it gave none.
+    """Return the error for a value that `function` put into the state `state_name`; `error` itself for another cause.
 
-    `is_input`: nothing was there to be reduced, so that the value can only be the record itself.
+    `is_input`: there was nothing to reduce, so that the value can only be the record itself.
     """
     misfit = error.misfit
     is_aggregate = isinstance(function, AggregateFunction)
@@ -35,7 +35,7 @@ def refused_fold(
 
 
 class RecordsDescriptor(ListStateDescriptor):
-    """Descriptor of a list of a stream's records, None among them; kinds of rows are kept."""
+    """Descriptor of a list of a stream's records, which may be None; kinds of rows are kept."""
 
     takes_none = True
 
@@ -48,7 +48,7 @@ def own_state(
 ) -> Any:
     """Return the handle of a state that belongs to the operator and not to its function.
 
-    StateIncompatibleError names the operator, whose state the program cannot rename.
+    StateIncompatibleError names the operator, as the program cannot rename the state.
     """
     try:
         return backend.get_state(descriptor, scope)
@@ -57,20 +57,22 @@ def own_state(
 
 
 def refuse_other_layout(backend: KeyedStateBackend, name: str, operator_name: str) -> None:
-    """Raise StateIncompatibleError if records were stored in a state `name` that the operator has no more."""
+    """Raise StateIncompatibleError if records were stored in a state `name` that the operator no longer has."""
     if backend.has_unclaimed(name):
-        raise _lost(operator_name, f"state '{name}' was stored, and records are kept in others now")
+        raise _lost(
+            operator_name, f"state '{name}' was stored, but records are kept in other states now"
+        )
 
 
 def _lost(operator_name: str, reason: str) -> StateIncompatibleError:
     return StateIncompatibleError(
-        f"operator '{operator_name}' cannot take back what it kept: {reason}",
-        "give the stream its former type, or the operator another uid() to begin without its state",
+        f"operator '{operator_name}' cannot restore its state: {reason}",
+        "give the stream its former type, or the operator another uid() to start with empty state",
     )
 
 
 def row_around(record: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
-    """Return a row of `values` with the kind of `record`, one of them: kinds inside of rows are not kept."""
+    """Return a row of `values`, which include `record`, with the kind of `record`, as inner kinds are not kept."""
     row = row_of(names, values)
     if type(record) is Row:
         row._kind = record._kind  # pyright: ignore[reportPrivateUsage]
@@ -78,7 +80,7 @@ def row_around(record: Any, names: tuple[str, ...], values: tuple[Any, ...]) -> 
 
 
 def record_in(row: Row, index: int) -> Any:
-    """Return the record that `row_around` was given, with its kind."""
+    """Return the record in a row of `row_around`, with its kind."""
     record = row[index]
     if type(record) is Row:
         record._kind = row._kind  # pyright: ignore[reportPrivateUsage]

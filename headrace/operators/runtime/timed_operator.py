@@ -1,10 +1,10 @@
-"""TimedOperator: base of operators with keyed state and timers, whose results are gathered and emitted in batches.
+"""TimedOperator: base of operators with keyed state and timers, whose results are collected and emitted in batches.
 
 With `execution.checkpointing.unaligned.interruptible-timers.enabled` the timers of one watermark fire in slices;
 between two slices unaligned barriers and mail are handled. Timers that have not fired are still in the timers' state,
 so that a snapshot in between is right. Until all have fired, the operator takes no input, its watermark stays before
 the next of them, and neither idleness nor the end of its input passes. `LateRecords` counts late records and sends them
-to a side output if one was asked for. Source: Flink MailboxWatermarkProcessor.
+to a side output if one is configured. Source: Flink MailboxWatermarkProcessor.
 """
 
 from abc import abstractmethod
@@ -30,8 +30,8 @@ _SLICE_TIMERS: Final = 1_000
 class TimedOperator(Operator):
     """Base with a state backend, a collector, and timers that call `_on_event_time` and `_on_processing_time`."""
 
-    # The watermark whose timers are firing in slices, and the idleness that came behind it. Here, since one that had
-    # finished before its checkpoint is asked too, and never opened.
+    # The watermark whose timers are firing in slices, and the idleness after it. On the class, since an operator
+    # that had finished before its checkpoint is queried too, and never opened.
     _open_watermark_ms: int | None = None
     _status_behind: bool | None = None
     _opened_timers: InternalTimerService | None = None
@@ -58,7 +58,7 @@ class TimedOperator(Operator):
         if self._is_batch:
             self.end_keys(output)
         if self._open_watermark_ms is not None:
-            # It counts for records at once, and its timers fire behind those that are due already.
+            # It applies to records at once, and its timers fire after those that are due already.
             self._open_watermark_ms = self._timers.current_watermark_ms = timestamp_ms
             self._status_behind = None if self._status_behind is False else self._status_behind
             return

@@ -1,6 +1,6 @@
 """FunctionOperator: the life of one user function inside an operator.
 
-The border to user code: functions as callables, opened and closed, and their exceptions as UserCodeErrors.
+Calls user code: opens and closes functions, and turns their exceptions into UserCodeErrors.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
 def user_error(error: BaseException, operator_name: str) -> BaseException:
     """Return the error to raise for an exception that left user code.
 
-    Cancellation, and errors of the tree that are not the user's, come from outputs and pass unchanged. So does what
-    stored state says of the program: no restart mends that, as one may mend what a function raises.
+    Cancellation, and Headrace errors that are not the user's, come from outputs and pass unchanged. So do errors about
+    stored state that does not fit the program: no restart helps, while it may help after an error of a function.
     """
     if isinstance(error, CancelTaskException):
         return error
@@ -49,7 +49,7 @@ def user_error(error: BaseException, operator_name: str) -> BaseException:
 def connector_error(error: BaseException, operator_name: str) -> BaseException:
     """Return the error to raise for an exception that left a reader or writer.
 
-    Errors of the tree pass unchanged, except for records that do not fit, which are reported as this operator's.
+    Headrace errors pass unchanged, except for records that do not fit, which are reported as this operator's.
     """
     says_all = isinstance(error, HeadraceError) and not isinstance(error, RecordTypeError)
     return error if says_all else user_error(error, operator_name)
@@ -74,7 +74,7 @@ def close_function(function: Any, operator_name: str) -> None:
 
 
 def check_records_fit(batch: RecordBatch, operator_name: str) -> None:
-    """Make the batch's columns, so that a record that does not fit is blamed on the operator that made it."""
+    """Make the batch's columns, so that a record that does not fit is attributed to the operator that made it."""
     try:
         batch.columns()
     except RecordTypeError as error:
@@ -98,12 +98,12 @@ def refuse_generator(result: Any, function_name: str) -> None:
             f"{function_name} must return a value, but it is a generator: yield in flat_map, return here"
         )
     if isinstance(result, CoroutineType):
-        result.close()  # nobody will await it, and Python would warn of that
+        result.close()  # closed, as Python would warn that it was never awaited
         raise TypeError(f"{function_name} must return a value, but it is 'async def'")
 
 
 def is_raised_here(error: BaseException) -> bool:
-    """Return whether the function that catches `error` raised it itself, rather than one that it called."""
+    """Return whether the code that catches `error` called the function that raised it directly."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
@@ -125,7 +125,7 @@ class FunctionOperator(Operator):
         return all(batch_type.key_type is not None for batch_type in self.context.types.inputs)
 
     def _open_function(self, backend: KeyedStateBackend | None) -> None:
-        """Open the function; without a backend it cannot ask for keyed state."""
+        """Open the function; without a backend it cannot use keyed state."""
         self._is_function_open = True
         runtime_context = OperatorRuntimeContext(self.context, backend, self._operator_state)
         open_function(self._function, runtime_context, self.context.operator_name)

@@ -1,4 +1,4 @@
-"""EventTimeOutput: rows get their timestamps on the way out, watermarks follow them, and each split has figures.
+"""EventTimeOutput: assigns timestamps to emitted rows, sends watermarks after them, and keeps metrics of each split.
 
 Source: Flink ProgressiveTimestampsAndWatermarks, SourceOutputWithWatermarks, InternalSourceSplitMetricGroup.
 """
@@ -30,7 +30,7 @@ from headrace.operators.runtime.user_code import user_error
 from headrace.operators.sources_sinks.split_watermarks import SplitActivity, SplitWatermarks
 
 SPLITS_MAX: Final = 100
-"""Splits of a subtask that have metrics at a time: each has seven, and a reader may hold thousands."""
+"""Maximum number of splits of a subtask with metrics: each has seven, and a reader may have thousands of splits."""
 _GROUP: Final = "split"
 _NAMES: Final = {
     SplitActivity.ACTIVE: (names.SPLIT_ACTIVE_TIME, names.SPLIT_ACCUMULATED_ACTIVE_TIME),
@@ -38,7 +38,7 @@ _NAMES: Final = {
     SplitActivity.PAUSED: (names.SPLIT_PAUSED_TIME, names.SPLIT_ACCUMULATED_PAUSED_TIME),
 }
 WHOLE_SOURCE: Final = ""
-"""Split of readers that have only one."""
+"""Split id of readers that have only one split."""
 _REST_MAX_MS: Final = 1_000
 _RESTS_IN_TIMEOUT: Final = 10
 _LOG: Final = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class _Split:
             group.gauge(total, read)
 
     def spent(self, activity: SplitActivity, duration_ms: int) -> None:
-        """Add to the time of an activity."""
+        """Add to the time spent in an activity."""
         self._times_ms[activity] += duration_ms
 
     def _known_watermark(self) -> int:
@@ -71,9 +71,9 @@ class _Split:
 
 
 class SplitMetrics:
-    """Keeps figures of the splits that a reader has named, below `split.<id>.watermark`, until they are released.
+    """Keeps metrics of the splits that a reader has named, below `split.<id>.watermark`, until they are released.
 
-    The time between two updates counts for what a split does at the second one. Mailbox thread only.
+    The time between two updates counts for the split's activity at the second one. Mailbox thread only.
     """
 
     def __init__(self, metrics: MetricGroup, clock: Clock) -> None:
@@ -83,7 +83,7 @@ class SplitMetrics:
         self._updated_ms = clock.monotonic_ms()
 
     def update(self, watermarks: SplitWatermarks) -> None:
-        """Take the watermarks and activities of now."""
+        """Apply the present watermarks and activities."""
         now_ms = self._clock.monotonic_ms()
         duration_ms, self._updated_ms = round(now_ms - self._updated_ms), now_ms
         activities = watermarks.split_activities
@@ -102,7 +102,7 @@ class SplitMetrics:
 
 
 class TrustedTimes:
-    """Selects the timestamps that may move event time: those not too far ahead of the clock, if there is a bound.
+    """Selects the timestamps that may advance event time: those not too far ahead of the clock, if there is a bound.
 
     The others are counted, and the first of them is logged: one wrong timestamp would make all other records late.
     """
@@ -113,7 +113,7 @@ class TrustedTimes:
         self._is_logged = False
 
     def are_trusted(self, times: Timestamps) -> npt.NDArray[np.bool_] | None:
-        """Return whether each timestamp may move event time, shape (num_rows,); None if all may."""
+        """Return whether each timestamp may advance event time, shape (num_rows,); None if all may."""
         if not self._max_ahead_ms:
             return None
         limit_ms = self._context.timers.now_ms() + self._max_ahead_ms
@@ -126,8 +126,8 @@ class TrustedTimes:
         if not self._is_logged:
             self._is_logged = True
             _LOG.warning(
-                "operator '%s': a record of %d (epoch ms) is more than %d ms ahead of the clock and does not move "
-                "event time (%s); further ones are only counted, in %s",
+                "operator '%s': a record of %d (epoch ms) is more than %d ms ahead of the clock and does not "
+                "advance event time (%s); further ones are only counted, in %s",
                 self._context.operator_name,
                 latest_ms,
                 self._max_ahead_ms,
@@ -138,7 +138,7 @@ class TrustedTimes:
 
 
 class EventTimeOutput:
-    """Assigns timestamps to rows on the way out, and sends watermarks after them: per interval, or after a row.
+    """Assigns timestamps to emitted rows, and sends watermarks after them: per interval, or after a row.
 
     Idleness is measured on a clock that stands still while the input could not emit: while the task was back-pressured,
     and for a source also while it was not polled. `has_polled`: the source was polled since the last interval;
@@ -175,9 +175,9 @@ class EventTimeOutput:
         self.has_polled = True
         self.is_waiting = True
         self.emitted_ms = context.clock.now_ms()
-        """Moment at which the last rows were emitted, or this was made: epoch ms."""
+        """Time at which the last rows were emitted, or this object was created: epoch ms."""
         self.event_time_ms = MIN_TIMESTAMP
-        """The newest event time of what was emitted, where a strategy of the engine looks at it."""
+        """Newest event time of emitted rows, if a built-in strategy reads it."""
 
     def start(self, split_id: str | None) -> None:
         """Start with one split, or with none, and schedule the first interval."""
@@ -215,13 +215,13 @@ class EventTimeOutput:
         return self._context.rows_wanted()
 
     def add_split(self, split_id: str, /) -> None:
-        """Add a split, which holds the watermark back from now on; the unnamed split is removed."""
+        """Add a split, which holds back the watermark from now on; the unnamed split is removed."""
         if self.watermarks is None:
             return
         self._end_rest()
         try:
             self.watermarks.add_split(split_id)
-        except USER_EXCEPTIONS as error:  # it may make a generator of the program's own
+        except USER_EXCEPTIONS as error:  # it may create a generator of the program
             raise user_error(error, self._context.operator_name) from error
         if split_id != WHOLE_SOURCE:
             self.watermarks.release_split(WHOLE_SOURCE)
@@ -246,7 +246,7 @@ class EventTimeOutput:
         self._announce(watermarks)
 
     def _emit_looking(self, batch: RecordBatch, split_id: str, watermarks: SplitWatermarks) -> None:
-        """Emit rows that the program's own generator sees, cut after each row at which it reports something."""
+        """Emit rows to a generator of the program, cut after each row at which the generator reports something."""
         start = 0
         times = timestamps_of(batch)
         are_trusted = (
@@ -297,7 +297,7 @@ class EventTimeOutput:
         self._resting = None
         self.emit_watermark()
         self.has_polled = False
-        # Nothing has come for an interval: the watermark stays, and idleness is a matter of many intervals.
+        # No rows for an interval: the watermark stays, and idleness takes many intervals.
         if self._is_quiet and self._rest_ms > self._interval_ms:
             self._resting = self._schedule(self._rest_ms)
         else:
@@ -305,7 +305,7 @@ class EventTimeOutput:
         self._is_quiet = True
 
     def _end_rest(self) -> None:
-        """Have the next watermark go out after an interval, as something has changed."""
+        """Send the next watermark after an interval, as something has changed."""
         self._is_quiet = False
         if self._resting is not None:
             self._resting.cancel()
@@ -325,7 +325,7 @@ class EventTimeOutput:
 
 
 def _rest_ms(strategy: WatermarkStrategy, idle_timeout_ms: int) -> int:
-    """Return the interval of an input from which nothing comes; 0: a generator of the program's own goes by time."""
+    """Return the interval for an input without rows; 0: a generator of the program depends on time."""
     if strategy.generator_supplier is not None:
         return 0
     own_ms = strategy.idle_timeout_ms

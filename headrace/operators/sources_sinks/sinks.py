@@ -1,6 +1,6 @@
 """Operators at the end of a pipeline: the writer of a user's sink, print and collect.
 
-Effects that a writer prepared for a checkpoint go with its acknowledgement, and with each later one until the
+Effects that a writer prepared for a checkpoint are sent with its acknowledgement, and with each later one until the
 checkpoint is known to be published: if it failed, the next one covers them. The JobMaster commits them.
 Source: Flink SinkWriterOperator, CommitterOperator, PrintSinkOutputWriter, CollectSinkFunction.
 """
@@ -52,12 +52,12 @@ class UndecidedCommittables:
         return [one for _, one in self._prepared]
 
     def decided(self, checkpoint_id: int) -> None:
-        """Forget the effects of a published checkpoint: the JobMaster commits them."""
+        """Drop the effects of a published checkpoint, as the JobMaster commits them."""
         self._prepared = [each for each in self._prepared if each[0] > checkpoint_id]
 
 
 class SinkWriterOperator(OneInputOperator):
-    """Hands batches to the writer that the user's sink made for this subtask; flushes it at the end of input."""
+    """Passes batches to the writer that the user's sink created for this subtask; flushes it at the end of input."""
 
     _writer: SinkWriter | None = None
     _last_byte_count: int | None = None
@@ -121,7 +121,7 @@ class SinkWriterOperator(OneInputOperator):
         if writer is not None:
             self._last_byte_count = writer.sent_byte_count()
         if self._last_byte_count is None:
-            raise LookupError("the connector does not know")
+            raise LookupError("the connector does not report this")
         return self._last_byte_count
 
     def _prepare(self, checkpoint_id: int) -> None:
@@ -173,11 +173,11 @@ class PrintOperator(OneInputOperator):
 class CollectOperator(OneInputOperator):
     """Sends its rows to the coordinator `collect`, in order, as Arrow IPC streams of the data columns.
 
-    Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
-    (`headrace.core.operator_events`). Nothing is kept here.
+    Batches are split until a stream is about one piece; a larger single row is sent in several pieces
+    (`headrace.core.operator_events`). No rows are kept here.
 
-    In BATCH mode, where the client cannot end the job after its `limit` of rows, no more than these are sent: all that
-    is sent goes to the driver at once. In STREAMING mode a restart may send rows again, so they are not counted here.
+    In BATCH mode, in which the client cannot end the job after its `limit` of rows, only that many are sent, as the
+    driver receives all of them. In STREAMING mode a restart may send rows again, so they are not counted here.
     """
 
     def __init__(self, spec: CollectSinkSpec) -> None:

@@ -1,4 +1,4 @@
-"""SourceAlignment: the reader's side of watermark alignment: it reports, and does not read too far ahead.
+"""SourceAlignment: the reader's part of watermark alignment; reports its watermark, and pauses a reader that is ahead.
 
 Source: Flink SourceOperator.checkWatermarkAlignment, checkSplitWatermarkAlignment.
 """
@@ -35,7 +35,7 @@ class Pauses:
 def pauses_of(
     bound_ms: int | None, watermark_ms: int, split_watermarks: Mapping[str, int]
 ) -> Pauses:
-    """Return the pauses by the reader's watermark, and by those of its splits if it has several. Pure."""
+    """Return the pauses from the reader's watermark, and from those of its splits if it has several. Pure."""
     if bound_ms is None:
         return Pauses(False, frozenset())
     ahead = frozenset(
@@ -68,7 +68,7 @@ class SourceAlignment:
         return self._pauses.is_waiting
 
     def drift_ms(self) -> int:
-        """Return the lead of the reader's watermark over the slowest of its group; LookupError. Any thread."""
+        """Return the reader's watermark minus the lowest of its group, in ms; LookupError if unknown. Any thread."""
         bound_ms, watermark_ms = self._bound_ms, self._watermarks.watermark_ms
         if bound_ms is None or watermark_ms in (MIN_TIMESTAMP, MAX_WATERMARK):
             raise LookupError("the group has no watermark, or the reader has none")
@@ -84,7 +84,7 @@ class SourceAlignment:
         self._context.send_event(wrap_own_event(payload))
 
     def take_event(self, payload: bytes) -> bytes | None:
-        """Take a bound; return the payload of an event that is the reader's own."""
+        """Apply a new alignment bound; return the payload of an event for the reader itself."""
         event = decode_aligned_event(payload)
         if isinstance(event, bytes):
             return event
@@ -94,7 +94,7 @@ class SourceAlignment:
         return None
 
     def check(self) -> None:
-        """Pause and resume by what the watermarks and the bound are now. ProgramError where splits cannot be paused."""
+        """Pause and resume according to the present watermarks and bound. ProgramError if splits cannot be paused."""
         watermarks = self._watermarks
         before = self._pauses
         pauses = pauses_of(self._bound_ms, watermarks.watermark_ms, watermarks.split_watermarks)
@@ -120,8 +120,9 @@ class SourceAlignment:
             if self._allows_unaligned:
                 return frozenset()
             raise ProgramError(
-                f"{type(reader).__name__} reads several splits and cannot pause some of them, as watermark alignment "
-                f"asks: implement pause_or_resume_splits, or set {ALLOW_UNALIGNED_SOURCE_SPLITS.key} to align the "
+                f"{type(reader).__name__} reads several splits and cannot pause single ones, which watermark "
+                f"alignment needs: implement pause_or_resume_splits, or set {ALLOW_UNALIGNED_SOURCE_SPLITS.key} to "
+                f"align the "
                 "reader as a whole"
             )
         reader.pause_or_resume_splits(sorted(now - before), sorted(before - now))

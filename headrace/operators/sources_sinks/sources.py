@@ -1,4 +1,4 @@
-"""Operators that bring event time into a stream: source readers, and timestamps and watermarks in mid-stream.
+"""Operators that assign event time: source readers, and timestamps and watermarks in the middle of a stream.
 
 Source: Flink SourceOperator, TimestampsAndWatermarksOperator.
 """
@@ -36,7 +36,7 @@ from headrace.state.operator_state_backend import ItemState, read_items
 
 
 class SourceReaderOperator(SourceOperator):
-    """Polls the reader that the source made for this subtask."""
+    """Polls the reader that the source created for this subtask."""
 
     _reader: SourceReader | None = None
     _alignment: SourceAlignment | None = None
@@ -118,7 +118,10 @@ class SourceReaderOperator(SourceOperator):
                 raise connector_error(error, self.context.operator_name) from error
 
     def _aligned(self, context: OperatorContext) -> OperatorContext:
-        """Return the reader's context; for an aligned source, its events are marked apart from those of alignment."""
+        """Return the reader's context.
+
+        An aligned source's events are marked, to distinguish them from those of alignment.
+        """
         params = None if self._strategy is None else self._strategy.alignment
         if params is None:
             return context
@@ -128,7 +131,7 @@ class SourceReaderOperator(SourceOperator):
         return replace(context, send_event=self._alignment.send_own_event)
 
     def _must_wait(self) -> bool:
-        """Return whether the reader is too far ahead of others: then it is not asked, and its silence means nothing."""
+        """Return whether the reader is too far ahead of others: then it is not polled, and its silence is ignored."""
         if self._alignment is None:
             return False
         try:
@@ -143,33 +146,33 @@ class SourceReaderOperator(SourceOperator):
 def register_source_metrics(
     context: OperatorContext, event_time: EventTimeOutput, reader: Callable[[], SourceReader | None]
 ) -> None:
-    """Register what is known of a source: read by other threads, and left out where it is not known."""
+    """Register metrics of a source; other threads read them, and unknown values are left out."""
     group = context.metrics
 
     def lag_ms() -> int:
         if event_time.event_time_ms == MIN_TIMESTAMP:
-            raise LookupError("no event time is known")
+            raise LookupError("the event time is unknown")
         return event_time.emitted_ms - event_time.event_time_ms
 
     def watermark_lag_ms() -> int:
         watermarks = event_time.watermarks
         reached_ms = MIN_TIMESTAMP if watermarks is None else watermarks.watermark_ms
         if reached_ms in (MIN_TIMESTAMP, MAX_WATERMARK):
-            raise LookupError("there is no watermark yet, or no more")
+            raise LookupError("there is no watermark")
         return context.clock.now_ms() - reached_ms
 
     def pending_count() -> int:
         opened = reader()
         count = None if opened is None else opened.pending_record_count()
         if count is None:
-            raise LookupError("the connector does not know")
+            raise LookupError("the connector does not report this")
         return count
 
     def pending_byte_count() -> int:
         opened = reader()
         count = None if opened is None else opened.pending_byte_count()
         if count is None:
-            raise LookupError("the connector does not know")
+            raise LookupError("the connector does not report this")
         return count
 
     unreadable = 0
@@ -200,7 +203,7 @@ def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:
 
 
 class TimestampsAndWatermarksOperator(OneInputOperator):
-    """Assigns new timestamps and makes its own watermarks; of those from upstream only the last passes."""
+    """Assigns new timestamps and makes its own watermarks; of upstream watermarks only the last one passes."""
 
     def __init__(self, spec: TimestampsAndWatermarksSpec) -> None:
         self._strategy = spec.strategy

@@ -1,4 +1,4 @@
-"""SplitWatermarks: one watermark out of the generators of several splits, and whether all of them are idle. Pure.
+"""SplitWatermarks: combines the generators of several splits into one watermark and one idleness. Pure.
 
 Source: Flink WatermarkOutputMultiplexer, CombinedWatermarkStatus, WatermarksWithIdleness.
 """
@@ -38,7 +38,7 @@ class _Said(WatermarkOutput):
                 f"a watermark is epoch milliseconds as an int, not {type(timestamp_ms).__name__} {timestamp_ms!r:.60}"
             )
         if not MIN_TIMESTAMP <= timestamp_ms <= MAX_WATERMARK:
-            raise ValueError(f"a watermark has 64 bits, {timestamp_ms} does not fit")
+            raise ValueError(f"a watermark must fit into 64 bits, {timestamp_ms} does not")
         if self.watermark_ms is None or timestamp_ms > self.watermark_ms:
             self.watermark_ms = timestamp_ms
         self.is_idle = False
@@ -55,7 +55,7 @@ class _Said(WatermarkOutput):
 
 
 class _Split:
-    """A split with its generator, built-in or the program's own, and its clock of silence."""
+    """A split with its watermark generator, built-in or the program's, and its clock of silence."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class _Split:
 
     @property
     def activity(self) -> SplitActivity:
-        """Return the state of the split now."""
+        """Return the present state of the split."""
         if self.is_paused:
             return SplitActivity.PAUSED
         return SplitActivity.IDLE if self.is_idle else SplitActivity.ACTIVE
 
     def apply_said(self) -> None:
-        """Apply what the program's own generator reported."""
+        """Apply the reports of the program's generator."""
         said, self.said = self.said, _Said()
         if said.watermark_ms is not None:
             self.watermark_ms = max(self.watermark_ms, said.watermark_ms)
@@ -91,9 +91,9 @@ class _Split:
 class SplitWatermarks:
     """Combines splits: the minimum over those that are not idle, growing only; idle once all are.
 
-    A split that is added starts at the smallest watermark and so holds the combined one where it is; one that is
-    released leaves the minimum. Without splits there is no watermark. `default_idle_timeout_ms` applies if the
-    strategy has no timeout; 0 for none.
+    An added split starts at the smallest watermark and so keeps the combined one from growing; a
+    released split is left out of the minimum. Without splits there is no watermark. `default_idle_timeout_ms` applies
+    if the strategy has no timeout; 0 for none.
     """
 
     def __init__(self, strategy: WatermarkStrategy, default_idle_timeout_ms: int = 0) -> None:
@@ -106,7 +106,7 @@ class SplitWatermarks:
         self.is_idle = False
 
     def add_split(self, split_id: str) -> None:
-        """Add a split to the minimum; no effect if it is there already."""
+        """Add a split to the minimum; no effect if it is included already."""
         if split_id not in self._splits:
             self._splits[split_id] = self._new_split()
 
@@ -115,7 +115,7 @@ class SplitWatermarks:
         self._splits.pop(split_id, None)
 
     def pause(self, split_ids: Collection[str]) -> None:
-        """Pause these splits and no others: the silence of a paused split means nothing."""
+        """Pause exactly these splits: the silence of a paused split is ignored."""
         for split_id, split in self._splits.items():
             was_paused, split.is_paused = split.is_paused, split_id in split_ids
             if was_paused and not split.is_paused and split.detector is not None:
@@ -123,16 +123,16 @@ class SplitWatermarks:
 
     @property
     def split_watermarks(self) -> dict[str, int]:
-        """The watermark of each split."""
+        """Return the watermark of each split."""
         return {split_id: split.watermark_ms for split_id, split in self._splits.items()}
 
     @property
     def split_activities(self) -> dict[str, SplitActivity]:
-        """The state of each split."""
+        """Return the state of each split."""
         return {split_id: split.activity for split_id, split in self._splits.items()}
 
     def activate(self, split_id: str) -> None:
-        """Note that rows of the split go downstream: neither it nor the whole is idle."""
+        """Note that rows of the split are emitted: neither it nor the whole is idle."""
         self.add_split(split_id)
         split = self._splits[split_id]
         split.is_idle = False
@@ -141,15 +141,15 @@ class SplitWatermarks:
             split.detector.on_activity()
 
     def on_batch(self, split_id: str, max_timestamp_ms: int) -> None:
-        """Take note of rows that went downstream; the largest of their timestamps counts. For built-in generators."""
+        """Note emitted rows; the largest of their timestamps counts. For built-in generators."""
         generator = self._splits[split_id].generator
         if generator is not None:
             generator.on_batch(max_timestamp_ms)
 
     def on_event(self, split_id: str, event: Any, timestamp_ms: int) -> bool:
-        """Let the program's own generator see an event; return whether it reported something.
+        """Let the program's generator see an event; return whether it reported something.
 
-        Its report counts after `on_event_emitted`, once the event has gone downstream.
+        Its report takes effect after `on_event_emitted`, once the event was emitted.
         """
         self.add_split(split_id)
         split = self._splits[split_id]
@@ -158,12 +158,12 @@ class SplitWatermarks:
         return not split.said.is_nothing
 
     def on_event_emitted(self, split_id: str) -> None:
-        """Combine what the generator reported for events that have gone downstream."""
+        """Combine the generator's reports for events that were emitted."""
         self._splits[split_id].apply_said()
         self._combine()
 
     def on_periodic_emit(self, now_ms: int) -> None:
-        """Bring `watermark_ms` and `is_idle` up to date; the clock of `now_ms` stops under back pressure."""
+        """Update `watermark_ms` and `is_idle`; the clock of `now_ms` stops under back pressure."""
         elapsed_ms = now_ms - self._last_reading_ms
         self._last_reading_ms = now_ms
         for split in self._splits.values():
@@ -195,5 +195,7 @@ class SplitWatermarks:
             return _Split(strategy.create_generator(), None, detector)
         custom = strategy.generator_supplier()
         if not isinstance(custom, WatermarkGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"for_generator was given what makes {custom!r}, no WatermarkGenerator")
+            raise TypeError(
+                f"for_generator was given a function that returned {custom!r}, which is not a WatermarkGenerator"
+            )
         return _Split(None, custom, detector)

@@ -1,6 +1,6 @@
 """MergingWindowSet: the live windows of a key, and the state window that holds the contents of each.
 
-The state window of a window never changes while the window grows, so that merging moves only contents that are in
+The state window of a window never changes while the window grows, so that merging only moves contents that are in
 several state windows. Source: Flink MergingWindowSet.
 """
 
@@ -12,7 +12,7 @@ from headrace.functions.windowing.assigners import MergingWindowAssigner
 from headrace.functions.windows import MergeCallback, Window
 
 OnMerge = Callable[[Window, Collection[Window], Window, Sequence[Window]], None]
-"""(new window, windows that become it, its state window, state windows to be moved into that)."""
+"""Called with (new window, windows merged into it, its state window, state windows whose contents move there)."""
 
 
 class _Merges(MergeCallback[Window]):
@@ -33,7 +33,7 @@ class MergingWindowSet:
         self._mapping = mapping
 
     def state_window(self, window: Window) -> Window | None:
-        """Return the state window of a live window, or None for a window that is gone."""
+        """Return the state window of a live window, or None for a window that was removed."""
         return self._mapping.get(window)
 
     def retire(self, window: Window) -> None:
@@ -41,7 +41,7 @@ class MergingWindowSet:
         self._mapping.remove(window)
 
     def add(self, new_window: Window, on_merge: OnMerge) -> Window:
-        """Add a window, merge the windows that it touches, and return the live window that it is now part of."""
+        """Add a window, merge the windows that it touches, and return the live window that now contains it."""
         mapping = self._mapping
         windows = list(mapping.keys())
         merges = _Merges()

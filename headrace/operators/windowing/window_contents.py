@@ -1,6 +1,6 @@
-"""Contents of windows, and the calls of window functions on them: one folded value, or the list of records.
+"""Contents of windows, one folded value or the list of records, and the calls of window functions on them.
 
-Also the contexts that window operators give to assigners, triggers, evictors and window functions.
+Also the contexts that window operators pass to assigners, triggers, evictors and window functions.
 Source: Flink InternalWindowFunction and its variants, EvictingWindowOperator.
 """
 
@@ -45,15 +45,18 @@ from headrace.operators.runtime.user_code import method_of
 from headrace.state.backend import KeyedStateBackend, StateAccessError
 
 CONTENTS: Final = "window-contents"
-"""Name of the state, in snapshots."""
+"""Name of the state in snapshots."""
 EmitElements = Callable[[Window, Sequence[Any]], None]
-"""Calls the function with the elements of a window that fires, and takes all results before it returns."""
+"""Function that calls the user's function with the elements of a firing window.
+
+Consumes all results before it returns.
+"""
 WindowCall = Callable[[Any, Window, Sequence[Any], Any], Any]
 """(key, window, elements, context) -> results, an iterable or None."""
 
 
 class WindowContents(ABC):
-    """The contents of all windows; `add`, `fire` and `clear` are for the namespace that is current in the backend."""
+    """The contents of all windows; `add`, `fire` and `clear` use the namespace that is current in the backend."""
 
     @abstractmethod
     def add(self, value: Any, timestamp: int) -> None:
@@ -91,7 +94,7 @@ class ContentsInOneState(WindowContents):
 
 
 class ListedContents(ContentsInOneState):
-    """Keeps the records themselves, under the stream's type."""
+    """Keeps the records themselves, with the stream's type."""
 
     def __init__(
         self, record_type: TypeInformation, backend: KeyedStateBackend, operator_name: str
@@ -149,7 +152,7 @@ class FoldedContents(ContentsInOneState):
 
 
 class TimedRecords:
-    """Stores a record with its timestamp as a row, whose kind is that of the record."""
+    """Stores a record with its timestamp as a row, which has the kind of the record."""
 
     def __init__(self, record_type: TypeInformation) -> None:
         self.row_type = RowTypeInfo([record_type, Types.LONG()], ["value", "timestamp"])
@@ -166,7 +169,7 @@ class TimedRecords:
 class EvictedContents(ContentsInOneState):
     """Keeps records with timestamps for an evictor, and folds them at each firing if `incremental` is set.
 
-    Where nothing is left to reduce there is no result; an aggregate of nothing is that of its empty accumulator.
+    If nothing is left to reduce there is no result; an aggregate of nothing is that of its empty accumulator.
     """
 
     def __init__(
@@ -229,7 +232,7 @@ def window_call(spec: WindowSpec) -> WindowCall:
         case ProcessAllWindowFunction():
             return lambda key, window, elements, context: function.process(context, elements)
         case _:
-            raise AssertionError(f"{function!r} is no window function")
+            raise AssertionError(f"{function!r} is not a window function")
 
 
 class AssignerContext(WindowAssignerContext):
@@ -312,7 +315,7 @@ class WindowFunctionContext(KeyedWindowContext[Window]):
         self._window_state: KeyedStateStore
         if is_merging:
             self._window_state = NoStateStore(
-                "windows that merge have no state of their own, use global_state()"
+                "merging windows have no state of their own: use global_state()"
             )
         else:
             self._window_state = BackendStateStore(backend, backend.window_scope)

@@ -1,6 +1,6 @@
 """Windows over two streams: co-group, and the join that is its cross product.
 
-Records of both streams are put into one window, tagged with where they came from; a window keeps them apart.
+Records of both streams are put into one window, tagged with their stream; a window stores them separately.
 Source: Flink CoGroupedStreams, JoinedStreams.
 """
 
@@ -44,7 +44,7 @@ _SIDES: Final = (f"{CONTENTS}-one", f"{CONTENTS}-two")
 
 
 class SidedContents(WindowContents):
-    """Keeps the records of two streams, each in a list of its own type, and emits both lists."""
+    """Stores the records of two streams, each in a list of its own type, and emits both lists."""
 
     def __init__(
         self,
@@ -101,14 +101,14 @@ class TaggedRecords(TimedRecords):
 
 
 class EvictedSides(EvictedContents):
-    """Keeps the records of two streams in one list for an evictor, and emits those of each stream."""
+    """Stores the records of two streams in one list for an evictor, and emits those of each stream."""
 
     def _elements(self, values: list[Any]) -> Sequence[Any] | None:
         return _sides(values)
 
 
 class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
-    """Base: windows that take the records of two inputs; `call` makes results of a window's two sides."""
+    """Base: windows over the records of two inputs; `call` returns results for a window's two sides."""
 
     def __init__(
         self, spec: TwoStreamWindowSpec, call: Callable[[list[Any], list[Any]], Any]
@@ -165,7 +165,7 @@ class CoGroupOperator(TwoStreamWindowOperator):
 
 
 class WindowJoinOperator(TwoStreamWindowOperator):
-    """Operator of a JoinFunction or FlatJoinFunction: each pair of a window, by the first, then the second stream."""
+    """Operator of a JoinFunction or FlatJoinFunction, called for each pair by the first, then the second stream."""
 
     def __init__(self, spec: WindowJoinSpec) -> None:
         join = method_of(spec.function, "join")

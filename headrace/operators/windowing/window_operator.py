@@ -1,6 +1,6 @@
 """WindowOperator: any assigner, trigger, evictor and window function, one record at a time.
 
-Source: Flink WindowOperator, EvictingWindowOperator; the order of steps is theirs, for records, timers and merges.
+Source: Flink WindowOperator, EvictingWindowOperator, which define the order of steps for records, timers and merges.
 """
 
 from abc import abstractmethod
@@ -53,7 +53,7 @@ class WindowingOperator(TimedOperator):
     _is_function_open = False
 
     def __init__(self, spec: WindowSpec | TwoStreamWindowSpec, call: WindowCall) -> None:
-        """Create the operator of a spec; `call` makes results of a window's contents."""
+        """Create the operator of a spec; `call` returns results for a window's contents."""
         self._functions = spec.user_functions()
         self._assigner: WindowAssigner[Any, Any] = spec.assigner
         self._trigger: Trigger[Any, Any] = spec.trigger or spec.assigner.get_default_trigger(None)
@@ -101,7 +101,7 @@ class WindowingOperator(TimedOperator):
 
     @abstractmethod
     def _take_late(self, value: Any, timestamp: int) -> None:
-        """Take a record that is late for all its windows."""
+        """Handle a record that is late for all its windows."""
 
     def _process_rows(
         self, batch: RecordBatch, keys: Sequence[Any], values: Iterable[Any], output: Output
@@ -155,7 +155,7 @@ class WindowingOperator(TimedOperator):
         self._register_cleanup(window)
 
     def _skip(self, value: Any, timestamp: int) -> None:
-        """Handle a record that no window took: it is late, or lies between sliding windows."""
+        """Handle a record that no window accepted: it is late, or lies between sliding windows."""
         if (
             not self._is_event_time
             or timestamp + self._lateness_ms > self._timers.current_watermark_ms
@@ -171,7 +171,7 @@ class WindowingOperator(TimedOperator):
         sources: Sequence[Window],
     ) -> None:
         assert not self._is_late(window), (
-            "a live window ends after the watermark, so does what it grows into"
+            "a live window ends after the watermark, and so does the window that it grows into"
         )
         context = self._trigger_context
         context.window, context.merged = window, merged
@@ -220,7 +220,7 @@ class WindowingOperator(TimedOperator):
         )
 
     def _clear(self, window: Window, state_window: Window) -> None:
-        """Delete everything that is kept for a window whose cleanup time has come."""
+        """Delete everything that is stored for a window whose cleanup time has come."""
         self._backend.set_current_namespace(state_window)
         self._contents.clear()
         self._trigger.clear(window, self._trigger_context)
@@ -289,7 +289,7 @@ class WindowOperator(WindowingOperator, OneInputOperator):
 
 
 def _type_of_windows(assigner: MergingWindowAssigner[Any, Any]) -> TypeInformation:
-    """Return the type under which the assigner's windows are kept: only time windows have one."""
+    """Return the type with which the assigner's windows are stored: only time windows have one."""
     if isinstance(assigner.get_window_serializer(), TimeWindowSerializer):
         return TIME_WINDOW_TYPE
     return PickledBytesTypeInfo()

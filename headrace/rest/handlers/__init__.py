@@ -1,6 +1,6 @@
-"""Handlers of the REST routes: each asks the ClusterView and translates the answer into a model.
+"""Handlers of the REST routes: each calls the ClusterView and translates the answer into a model.
 
-Duty: one file per group of routes; translations are pure functions beside the handlers that use them.
+Duty: one file per group of routes; translations are pure functions next to the handlers that use them.
 Neighbours: `routes` lists the handlers; `models` are the shapes.
 Start reading: `parameters`.
 """

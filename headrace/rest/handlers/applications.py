@@ -69,7 +69,7 @@ async def application_exceptions(
 
 
 def application_of(job: JobOverviewInfo) -> ApplicationInfo:
-    """Return the application that a job is."""
+    """Return the application that represents a job."""
     return ApplicationInfo(
         id=job.jid,
         name=f"SingleJobApplication({job.name})",
@@ -82,8 +82,8 @@ def application_of(job: JobOverviewInfo) -> ApplicationInfo:
 
 
 def application_with_job(job: JobOverviewInfo, reached_ms: Mapping[str, int]) -> ApplicationDetails:
-    """Return the application that a job is, with the job. `reached_ms`: moments by the statuses of the job."""
-    # Several statuses of a job are one of its application, which has the first moment; 0: never entered.
+    """Return the application that represents a job, with the job. `reached_ms`: time of each job status."""
+    # Several job statuses map to one application status, which has the earliest time; 0: never entered.
     times: dict[str, int] = {}
     for name, moment in sorted(reached_ms.items(), key=lambda each: each[1]):
         if moment:

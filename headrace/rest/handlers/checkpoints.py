@@ -31,7 +31,7 @@ _CLASS_NAMES: Final[Mapping[CheckpointStatus, models.ClassName]] = {
     CheckpointStatus.FAILED: "failed",
 }
 _SHARES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
-"""Of the quantiles of a StatisticsSummary."""
+"""Shares of the quantiles in a StatisticsSummary."""
 
 
 async def checkpoint_statistics(
@@ -129,7 +129,7 @@ async def checkpoint_config(
 def checkpoint_of(
     record: CheckpointRecord, tasks: dict[str, models.CheckpointFigures] | None = None
 ) -> models.Checkpoint:
-    """Return a checkpoint as dashboards show it."""
+    """Return a checkpoint in the model for dashboards."""
     is_completed = record.status is CheckpointStatus.COMPLETED
     is_failed = record.status is CheckpointStatus.FAILED
     return models.Checkpoint(
@@ -150,12 +150,12 @@ def checkpoint_of(
 
 
 def with_scheme(path: str) -> str:
-    """Return the place of a snapshot as a URI, as Flink does, also where it is a path of this host."""
+    """Return the path of a snapshot as a URI, as Flink does, even if it is a path of this host."""
     return f"file:{path}" if path.startswith("/") else path
 
 
 def stats_of(summary: StatisticsSummary) -> models.Stats:
-    """Return a summary; percentiles are `NaN` where there was nothing."""
+    """Return a summary; percentiles are `NaN` if there are no values."""
     return models.Stats(
         min=summary.minimum,
         max=summary.maximum,
@@ -169,7 +169,7 @@ def stats_of(summary: StatisticsSummary) -> models.Stats:
 
 
 def stats_over(values: Sequence[int]) -> models.Stats:
-    """Return a summary of some values."""
+    """Return a summary of `values`."""
     ordered = sorted(values)
     if not ordered:
         return stats_of(StatisticsSummary())
@@ -204,7 +204,7 @@ async def _find(cluster: ClusterParameter, job: JobId, checkpoint_id: int) -> Ch
 def _figures(
     checkpoint_id: int, sums: CheckpointRecord | TaskCheckpoint
 ) -> models.CheckpointFigures:
-    """Return the figures that a checkpoint has as a whole and for each vertex."""
+    """Return the figures that a checkpoint has both as a whole and for each vertex."""
     return models.CheckpointFigures(
         id=checkpoint_id,
         status=sums.status,

@@ -27,11 +27,11 @@ from headrace.rest.models import cluster as models
 from headrace.rest.options import WEB_CANCEL_ENABLE
 
 FLINK_VERSION: Final = "2.3.0"
-"""Version of Flink whose REST API this is; clients compare it with their own."""
+"""Version of Flink's REST API that this one follows; clients compare it with their own."""
 
 
 async def configuration(cluster: ClusterParameter) -> models.DashboardConfiguration:
-    """Tell a dashboard how often to ask and which pages to show."""
+    """Return the refresh interval and the pages that a dashboard shows."""
     return dashboard_configuration(
         cluster.settings,
         cluster.clock.now_ms(),
@@ -50,7 +50,7 @@ def dashboard_configuration(
     accepts_jobs: bool = False,
     has_spark_page: bool = False,
 ) -> models.DashboardConfiguration:
-    """Return what a dashboard is told first."""
+    """Return the first answer that a dashboard requests."""
     here = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
     offset = here.utcoffset() or datetime.timedelta()
     return models.DashboardConfiguration(
@@ -97,8 +97,8 @@ async def shut_down(cluster: ClusterParameter) -> models.Empty:
     except HeadraceError as error:
         if not error.is_consequence:
             raise
-        # It ended before it could answer, or its Dispatcher did: who asks again hears from the next one, or nobody.
-        raise UnavailableError(f"the cluster's end was not confirmed: {error}") from error
+        # The cluster or its Dispatcher ended before the answer: a repeated request reaches the next one, or nobody.
+        raise UnavailableError(f"the end of the cluster was not confirmed: {error}") from error
     return models.Empty()
 
 
@@ -110,7 +110,7 @@ async def job_manager_config(cluster: ClusterParameter) -> list[models.Setting]:
 
 async def job_manager_environment() -> models.JobManagerEnvironment:
     """Show the driver's interpreter and its module path."""
-    # Arguments and variables, which may hold secrets, are no part of it.
+    # Arguments and variables may contain secrets, and are left out.
     return models.JobManagerEnvironment(
         jvm=models.InterpreterInfo(
             version=platform.python_version(),
@@ -122,7 +122,7 @@ async def job_manager_environment() -> models.JobManagerEnvironment:
 
 
 async def job_manager_thread_dump() -> models.ThreadDump:
-    """Show what all threads of the driver do now."""
+    """Show the stacks of all threads of the driver."""
     # It reads source files.
     return thread_dump_of(await run_in_thread("headrace-thread-dump", thread_dump))
 
@@ -138,7 +138,7 @@ async def job_manager_log(cluster: ClusterParameter, request: Request) -> Respon
 
 
 async def job_manager_stdout(cluster: ClusterParameter, request: Request) -> Response:
-    """Return what functions printed in the TaskManagers, as the driver shows it."""
+    """Return the output that functions printed in the TaskManagers, as the driver shows it."""
     return await _job_manager_file(cluster, request, f"{JOB_MANAGER}.out")
 
 
@@ -150,7 +150,7 @@ async def job_manager_log_file(
 
 
 async def sign_in(request: Request, body: models.SessionRequest) -> Response:
-    """Take the token once, and know the browser by a cookie from then on."""
+    """Accept the token once, and recognise the browser by a cookie from then on."""
     guard: RestGuard = request.app.state.guard
     if not guard.is_token(body.token):
         raise UnknownTokenError("this is not the token of this cluster")
@@ -158,14 +158,14 @@ async def sign_in(request: Request, body: models.SessionRequest) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    """Forget the browser."""
+    """End the browser's session."""
     guard: RestGuard = request.app.state.guard
     cookie = guard.sign_out(request.headers.get("cookie", ""))
     return Response(b"{}", media_type="application/json", headers={"set-cookie": cookie})
 
 
 def log_list(files: tuple[LogFile, ...]) -> models.LogFileList:
-    """Return log files as dashboards list them."""
+    """Return log files in the model for dashboards."""
     return models.LogFileList(
         logs=[
             models.LogFileInfo(name=each.name, size=each.size_bytes, mtime=each.modified_ms)
@@ -175,7 +175,7 @@ def log_list(files: tuple[LogFile, ...]) -> models.LogFileList:
 
 
 def thread_dump_of(threads: tuple[ThreadInfo, ...]) -> models.ThreadDump:
-    """Return threads as dashboards show them."""
+    """Return threads in the model for dashboards."""
     return models.ThreadDump(
         thread_infos=[
             models.ThreadDumpEntry(thread_name=each.name, stringified_thread_info=each.text)

@@ -1,4 +1,4 @@
-"""Handlers of data sets: results that jobs left to the cluster, their list and their deletion."""
+"""Handlers of data sets, which are results that jobs left in the cluster: their list and their deletion."""
 
 from typing import Annotated, Final
 
@@ -25,7 +25,7 @@ _DataSetId = Annotated[str, Path(alias="datasetid", pattern=WHOLE_ID)]
 
 
 async def data_sets(cluster: ClusterParameter) -> DataSetList:
-    """List results that jobs left to the cluster."""
+    """List results that jobs left in the cluster."""
     found = await cluster.data_sets()
     return DataSetList(
         data_sets=[
@@ -38,7 +38,7 @@ async def data_sets(cluster: ClusterParameter) -> DataSetList:
 async def delete_data_set(
     cluster: ClusterParameter, operations: RunningOperations, data_set_id: _DataSetId
 ) -> TriggerAnswer:
-    """Begin to delete results that jobs left under one id."""
+    """Start to delete the results that jobs left under one id."""
     listed = await cluster.ask(cluster.resource_manager.list_data_sets())
     wanted = [
         each.data_set for each in listed if each.data_set.data_set_id.hex() == data_set_id.lower()
@@ -56,7 +56,7 @@ async def delete_data_set(
 async def data_set_deletion_status(
     operations: RunningOperations, trigger: TriggerParameter
 ) -> SavepointOperationResult:
-    """Tell what became of the deletion of a data set."""
+    """Return the status of the deletion of a data set."""
     title = "deletion of a data set"
     task = find_operation(operations, _DELETION, NO_JOB, trigger, title)
     return savepoint_status_of(task, SavepointOutcome())

@@ -21,7 +21,7 @@ _HAS_ENDED: Final = -1
 _IS_OFF: Final = -2
 _NO_SAMPLE_YET: Final = -3
 GraphType = Literal["FULL", "ON_CPU", "OFF_CPU"]
-"""Flink's web UI spells them in lower case."""
+"""Types of flame graphs; Flink's web UI spells them in lower case."""
 
 
 async def vertex_flame_graph(
@@ -32,7 +32,7 @@ async def vertex_flame_graph(
     graph_type: Annotated[GraphType, BeforeValidator(str.upper), Query(alias="type")] = "FULL",
     subtask_index: Annotated[int | None, Query(alias="subtaskindex", ge=0)] = None,
 ) -> VertexFlameGraph:
-    """Show where the threads of a vertex spend their time; the first request begins to look."""
+    """Show where the threads of a vertex spend their time; the first request starts the sampling."""
     if not graphs.is_enabled:
         return VertexFlameGraph(end_timestamp=_IS_OFF)
     found = await cluster.vertex(job, vertex)

@@ -1,6 +1,6 @@
-"""Handlers that answer with messages of the DispatcherGateway, so that a remote client can call all of it.
+"""Handlers that answer with messages of the DispatcherGateway, so that a remote client can call all its methods.
 
-Source: Flink JobSubmitHandler, which takes a job graph; Flink's clients have the rest from JSON.
+Source: Flink JobSubmitHandler, which takes a job graph; Flink's clients use JSON for the rest.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ async def _read(request: Request, message_type: type[T]) -> T:
         return msgspec.msgpack.decode(await request.body(), type=message_type)
     except DECODE_ERRORS as error:
         raise BadRequestError(
-            f"Request did not match expected format: the body is no {message_type.__name__}: {error}"
+            f"Request did not match expected format: the body is not a {message_type.__name__}: {error}"
         ) from None
 
 
@@ -85,7 +85,7 @@ async def _blob_key(
 async def take_job(
     cluster: ClusterParameter, graph: Annotated[JobGraph, Depends(_job_graph)]
 ) -> Acknowledge:
-    """Take a job whose blobs have been brought."""
+    """Accept a job whose blobs were uploaded before."""
     refuse_jobs(cluster)
     return await cluster.change(cluster.dispatcher.submit_job(graph))
 
@@ -97,7 +97,7 @@ async def put_blob_chunk(
     request: Request,
     offset: Annotated[int, Query(ge=0, lt=1 << 63)] = 0,
 ) -> ReceivedBytes:
-    """Take a chunk of a job's blob, named by its SHA-256, and answer how many bytes are there."""
+    """Store a chunk of a job's blob, named by its SHA-256, and answer the number of stored bytes."""
     refuse_jobs(cluster)
     if cluster.blob_server is None:
         raise UnavailableError("This cluster has no blob server.")
@@ -106,18 +106,18 @@ async def put_blob_chunk(
         chunk += piece
         if len(chunk) > BLOB_CHUNK_BYTES_MAX:
             raise BadRequestError(
-                f"A chunk of a blob may have {BLOB_CHUNK_BYTES_MAX} bytes: send the rest with another offset."
+                f"A chunk of a blob may have at most {BLOB_CHUNK_BYTES_MAX} bytes: send the rest with another offset."
             )
     received = await cluster.ask(cluster.blob_server.put_chunk(job, key, offset, bytes(chunk)))
     return ReceivedBytes(received=received)
 
 
 def refuse_jobs(cluster: ClusterView) -> None:
-    """Raise ForbiddenError where the cluster takes neither jobs nor programs from outside."""
+    """Raise ForbiddenError if the cluster accepts neither jobs nor programs of clients."""
     if not cluster.accepts_jobs:
         raise ForbiddenError(
-            f"This cluster takes no jobs from outside: set {WEB_SUBMIT_ENABLE.key} to true where it is started, or "
-            "submit to a session cluster."
+            f"This cluster accepts no jobs from clients: set {WEB_SUBMIT_ENABLE.key} to true at its start, or submit "
+            f"to a session cluster."
         )
 
 
@@ -152,7 +152,7 @@ async def job_configuration_message(
 
 
 async def accumulators_message(cluster: ClusterParameter, job: JobParameter) -> dict[str, float]:
-    """Show what a job's functions sum up."""
+    """Show the accumulators of a job's functions."""
     return await cluster.accumulators(job)
 
 
@@ -166,28 +166,28 @@ async def checkpoint_statistics_message(
 async def checkpoint_configuration_message(
     cluster: ClusterParameter, job: JobParameter
 ) -> CheckpointConfiguration:
-    """Show how a job takes checkpoints."""
+    """Show the settings of a job's checkpoints."""
     return await cluster.checkpoint_configuration(job)
 
 
 async def checkpoint_details_message(
     cluster: ClusterParameter, job: JobParameter, checkpoint: CheckpointId
 ) -> CheckpointDetails | None:
-    """Show a checkpoint with its subtasks, or nothing where it is not remembered."""
+    """Show a checkpoint with its subtasks, or nothing if it is not recorded any more."""
     return await cluster.checkpoint(job, checkpoint)
 
 
 async def latest_checkpoint_message(
     cluster: ClusterParameter, job: JobParameter
 ) -> StoredCheckpoint | None:
-    """Tell where the newest complete checkpoint lies."""
+    """Return the location of the newest complete checkpoint."""
     return await cluster.ask(cluster.dispatcher.request_latest_checkpoint(job))
 
 
 async def savepoint_outcome_message(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> OperationOutcome:
-    """Tell what became of a savepoint or a stop; a failed one is its error."""
+    """Return the outcome of a savepoint or a stop; a failed one is its error."""
     task = find_operation(operations, SAVEPOINT, job.hex(), trigger, OF_A_JOB)
     location = _result_of(task)
     return OperationOutcome(location is not None, location=location or "")
@@ -196,7 +196,7 @@ async def savepoint_outcome_message(
 async def checkpoint_outcome_message(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> OperationOutcome:
-    """Tell what became of a checkpoint; a failed one is its error."""
+    """Return the outcome of a checkpoint; a failed one is its error."""
     task = find_operation(operations, CHECKPOINT, job.hex(), trigger, OF_A_JOB)
     checkpoint_id = _result_of(task)
     return OperationOutcome(
@@ -205,9 +205,9 @@ async def checkpoint_outcome_message(
 
 
 def _result_of(task: asyncio.Task[Any]) -> Any:
-    """Return the result of an operation, or None while it goes on; what it failed with is raised."""
+    """Return the result of an operation, or None while it runs; raise its error if it has failed."""
     if task.cancelled():
-        raise UnavailableError("The cluster ends, and has given the operation up.")
+        raise UnavailableError("The cluster is ending, and has cancelled the operation.")
     return task.result() if task.done() else None
 
 
@@ -216,7 +216,7 @@ async def operators_message(
     job: JobParameter,
     named: Annotated[str | None, Query(max_length=_NAME_MAX)] = None,
 ) -> tuple[OperatorDescription, ...]:
-    """List the operators of a job, or the one of a uid, id or name."""
+    """List the operators of a job, or the one with a uid, id or name."""
     if named is None:
         return await cluster.ask(cluster.dispatcher.request_operators(job))
     return (await cluster.ask(cluster.dispatcher.request_operator(job, named)),)
@@ -239,7 +239,7 @@ async def collected_results_message(
     offset: Annotated[int, Query(ge=0, lt=1 << 63)] = 0,
     maximum: Annotated[int, Query(alias="max", ge=1, le=_PIECES_MAX)] = 64,
 ) -> CollectedResults:
-    """Return records of a collect sink from piece `offset` on; those before it are forgotten."""
+    """Return records of a collect sink from piece `offset` on; earlier ones are deleted."""
     return await cluster.ask(
         cluster.dispatcher.fetch_collected_results(job, operator, offset, maximum)
     )
@@ -250,11 +250,11 @@ async def release_message(
     data_set: Annotated[IntermediateDataSetId, Depends(_data_set_id)],
     job: Annotated[str, Query(pattern=WHOLE_ID)],
 ) -> Acknowledge:
-    """Delete what one job left, or is going to leave."""
+    """Delete the results that one job left, or is going to leave."""
     wanted = ClusterDataSetId(JobId.from_hex(job), data_set)
     return await cluster.change(cluster.resource_manager.release_cluster_partitions(wanted))
 
 
 async def data_sets_message(cluster: ClusterParameter) -> tuple[DataSetInfo, ...]:
-    """List results that jobs left to the cluster."""
+    """List results that jobs left in the cluster."""
     return await cluster.ask(cluster.resource_manager.list_data_sets())

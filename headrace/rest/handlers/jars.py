@@ -1,4 +1,4 @@
-"""Handlers of uploaded programs (`/jars`): Flink's routes, with Python programs in the place of Java archives.
+"""Handlers of uploaded programs (`/jars`): Flink's routes, with Python programs instead of Java archives.
 
 Source: Flink JarUploadHandler, JarListHandler, JarPlanHandler, JarRunHandler, JarRunApplicationHandler.
 """
@@ -30,7 +30,7 @@ from headrace.rest.programs.uploaded_programs import Upload
 _WRITE_BYTES: Final = 1 << 20
 _THREAD: Final = "headrace-upload"
 JarId = Annotated[str, Path(alias="jarid", max_length=500)]
-"""The program of the path."""
+"""The uploaded program that the path names."""
 
 
 async def list_jars(cluster: ClusterParameter, programs: Programs) -> models.JarList:
@@ -53,7 +53,7 @@ async def list_jars(cluster: ClusterParameter, programs: Programs) -> models.Jar
 async def upload_jar(
     cluster: ClusterParameter, programs: Programs, request: Request
 ) -> models.JarUploaded:
-    """Keep a program: a form with one file that ends with .py, .zip or .whl."""
+    """Store a program: a form with one file that ends with .py, .zip or .whl."""
     refuse_jobs(cluster)
     try:
         parser = FormParser(boundary_of(request.headers.get("content-type", "")))
@@ -65,7 +65,7 @@ async def upload_jar(
 
 
 async def _received(programs: ProgramService, request: Request, parser: FormParser) -> Upload:
-    """Return the only file of a form, all of which has come."""
+    """Return the only file of a form, after the whole form was received."""
     upload: Upload | None = None
     waiting = bytearray()
 
@@ -121,7 +121,7 @@ async def plan_jar(
     program_arg: Annotated[str | None, Query(alias="programArg")] = None,
     parallelism: Annotated[int | None, Query(ge=1)] = None,
 ) -> models.JarPlan:
-    """Show the plan of a program's first job, which does not run."""
+    """Show the plan of a program's first job, without running it."""
     request = body or models.JarPlanRequest()
     outcome = await _run(
         cluster,
@@ -149,7 +149,7 @@ async def run_jar(
     savepoint_path: Annotated[str | None, Query(alias="savepointPath")] = None,
     allow_non_restored_state: Annotated[bool | None, Query(alias="allowNonRestoredState")] = None,
 ) -> models.JarRun:
-    """Run a program in a process of its own, and tell its first job once the cluster has taken it."""
+    """Run a program in a process of its own, and return its first job once the cluster has accepted it."""
     request = body or models.JarRunRequest()
     settings = _settings(request, parallelism)
     savepoint = request.savepoint_path or savepoint_path

@@ -87,7 +87,7 @@ async def job_details(cluster: ClusterParameter, job: JobParameter) -> models.Jo
 
 
 async def job_status(cluster: ClusterParameter, job: JobParameter) -> models.JobStatusInfo:
-    """Tell a job's status, now."""
+    """Return a job's present status."""
     try:
         status = await cluster.status(job)
     except UnknownJobError as error:
@@ -149,7 +149,7 @@ async def job_accumulators(
     job: JobParameter,
     include_serialized_value: Annotated[bool, Query(alias="includeSerializedValue")] = False,
 ) -> models.JobAccumulators:
-    """Show what a job's functions sum up."""
+    """Show the accumulators of a job's functions."""
     del include_serialized_value  # There is no Java value to serialize.
     found = await cluster.accumulators(job)
     return models.JobAccumulators(
@@ -181,7 +181,7 @@ async def job_execution_result(
 async def report_client_heartbeat(
     cluster: ClusterParameter, job: JobParameter, body: models.ClientHeartbeat
 ) -> Empty:
-    """Keep a job going that is cancelled when its client is heard no more."""
+    """Note a sign of life of a job's client, so that the job is not cancelled for want of one."""
     try:
         await cluster.ask(cluster.dispatcher.report_client_heartbeat(job, body.expired_timestamp))
     except UnknownJobError as error:
@@ -198,17 +198,17 @@ async def cancel_job(
 ) -> Empty:
     """Cancel a job, without waiting for its end.
 
-    `force`: tasks that were cancelled before and have not returned are ended with their processes.
+    `force`: tasks that were cancelled before and have not ended are ended with their processes.
     """
     if mode == "stop":
         raise BadRequestError(
             'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" '
             "instead. For a graceful shutdown, please use 'jobs/:jobId/stop' instead."
         )
-    # Browsers say where each request comes from, and commands do not.
+    # Browsers send headers with the origin of a request, and commands do not.
     if "sec-fetch-site" in request.headers and not cluster.settings.get_option(WEB_CANCEL_ENABLE):
         raise ForbiddenError(
-            f"Jobs are not cancelled from browsers here ({WEB_CANCEL_ENABLE.key}: false): use 'headrace cancel'."
+            f"Jobs cannot be cancelled from browsers here ({WEB_CANCEL_ENABLE.key}: false): use 'headrace cancel'."
         )
     try:
         await cluster.change(cluster.dispatcher.cancel_job(job, force))
@@ -224,7 +224,7 @@ async def cancel_job(
 async def job_manager_log_url(
     cluster: ClusterParameter, job: JobParameter, request: Request
 ) -> LogUrl:
-    """Tell where the dashboard shows the log of the process that runs a job."""
+    """Return the dashboard's page with the log of the process that runs a job."""
     await cluster.status(job)
     return LogUrl(url=f"{request.base_url}#/job-manager/logs")
 
@@ -232,13 +232,13 @@ async def job_manager_log_url(
 async def task_manager_log_url(
     cluster: ClusterParameter, job: JobParameter, task_manager: TaskManagerId, request: Request
 ) -> LogUrl:
-    """Tell where the dashboard shows the logs of a TaskManager, also of one that has gone."""
+    """Return the dashboard's page with the logs of a TaskManager, also of one that has ended."""
     await cluster.status(job)
     return LogUrl(url=f"{request.base_url}#/task-manager/{quote(task_manager, safe='')}/logs")
 
 
 def job_details_of(job: JobOverview, now_ms: int) -> models.JobOverviewInfo:
-    """Return a job as lists show it."""
+    """Return a job in the model for lists."""
     end_ms = job.end_ms
     return models.JobOverviewInfo(
         jid=job.job_id.hex(),
@@ -256,14 +256,14 @@ def job_details_of(job: JobOverview, now_ms: int) -> models.JobOverviewInfo:
 
 
 def job_times(status: JobStatus, timestamps_ms: dict[str, int]) -> tuple[int, int]:
-    """Return the moments at which a job began and ended; -1 where it has not ended."""
+    """Return the times at which a job began and ended, in epoch ms; -1 if it has not ended."""
     start_ms = min(timestamps_ms.values(), default=0)
     end_ms = timestamps_ms.get(status.name, -1) if status.is_globally_terminal_state() else -1
     return start_ms, end_ms
 
 
 def plan_model_of(plan: JobPlan) -> models.Plan:
-    """Return a graph as dashboards draw it, sinks first."""
+    """Return a graph in the model for dashboards, sinks first."""
     return models.Plan(
         jid=plan.job_id.hex(),
         name=plan.name,
@@ -309,7 +309,7 @@ def _vertex(vertex: VertexDetails, now_ms: int) -> models.JobVertexInfo:
 
 
 def slot_sharing_group_id(name: str) -> str:
-    """Return an id for a group, as Flink's clients expect one: groups have names alone."""
+    """Return an id for a group, as Flink's clients expect one: groups only have names."""
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
@@ -329,7 +329,7 @@ def _exception(entry: ExceptionInfo) -> dict[str, Any]:
 
 
 def stack_trace(error: ErrorInfo) -> str:
-    """Return an error's text, which begins with its cause and the user's line, and the traceback behind it."""
+    """Return an error's text, which begins with its cause and the user's line, followed by the traceback."""
     whole = "\n".join(filter(None, (error.text.rstrip(), error.remote_traceback.rstrip())))
     return shown_uri(whole)
 

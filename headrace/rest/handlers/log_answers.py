@@ -1,4 +1,4 @@
-"""Answers with the content of log files: whole, or the part that the header Range of a request names."""
+"""Answers with the content of log files: the whole file, or the part in a request's Range header."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -13,10 +13,10 @@ from headrace.rest.client_protocol import FILE_ID_HEADER, FILE_NAME_HEADER
 from headrace.rest.models.cluster import ErrorBody
 
 ReadLogPiece = Callable[[int, int], Awaitable[LogPiece]]
-"""Reads a log file from an offset on, at most so many bytes; a piece may have fewer, and is empty at the end."""
+"""Reads a log file from an offset on, up to a number of bytes; a piece may be shorter, and is empty at the end."""
 
 ANSWER_SIZE_MAX_BYTES: Final = 64 << 20
-"""Bytes of a log file that one answer has at most."""
+"""Maximum number of bytes of a log file in one answer."""
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 _HEADERS: Final = {"Accept-Ranges": "bytes"}
 
@@ -24,12 +24,12 @@ _HEADERS: Final = {"Accept-Ranges": "bytes"}
 async def log_answer(
     name: str, read: ReadLogPiece, range_header: str | None, size_max_bytes: int | None = None
 ) -> Response:
-    """Return the end of a log file (200), or the part that `range_header` names (206; 416 where nothing is there).
+    """Return the end of a log file (200), or the part that `range_header` names (206; 416 if it is empty).
 
-    All of an answer is of one file, also where it is put aside and begun anew meanwhile.
+    An answer never mixes two files, also if the file is rotated meanwhile.
 
-    No answer has more than `size_max_bytes` (unset: 64 MiB): the client of a longer part asks for the rest of it. A
-    header that is no single range of bytes counts for nothing, as RFC 9110 has it.
+    No answer has more than `size_max_bytes` (unset: 64 MiB): the client of a longer part must request the rest. A
+    header that is not a single range of bytes is ignored, as in RFC 9110.
     """
     bound = ANSWER_SIZE_MAX_BYTES if size_max_bytes is None else size_max_bytes
     first = await read(0, 0)
@@ -49,7 +49,7 @@ async def log_answer(
 
 
 def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | None:
-    """Return begin and end of the bytes that are asked for; None where the whole file is: of an empty one, its end."""
+    """Return begin and end of the requested bytes; None if the whole file is requested; of an empty file, its end."""
     found = _RANGE.fullmatch((header or "").replace(" ", ""))
     if found is None or not any(found.groups()):
         return None
@@ -63,7 +63,7 @@ def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | Non
 
 
 async def _content(read: ReadLogPiece, begin: int, end: int, file_id: str) -> bytes:
-    """Return the bytes between two places; fewer where the file has become shorter, or another one, meanwhile."""
+    """Return the bytes between two offsets; fewer if the file has become shorter, or was replaced, meanwhile."""
     pieces = list[bytes]()
     while begin < end:
         piece = await read(begin, min(PIECE_SIZE_MAX_BYTES, end - begin))
@@ -79,7 +79,7 @@ def _answer(status: int, content: bytes, headers: dict[str, str]) -> Response:
 
 
 def _not_satisfiable(size: int, headers: dict[str, str]) -> Response:
-    text = f"the file has {size} bytes, and none where the request looks for them"
+    text = f"the file has {size} bytes, and none in the requested range"
     return Response(
         ErrorBody(errors=[text]).model_dump_json(),
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,

@@ -1,7 +1,7 @@
 """Handlers of metrics: lists of names, values, and values combined over jobs, subtasks or TaskManagers.
 
-An id is a metric's name with `_` for each character that is no letter, digit, underscore or dot, as names of operators
-stand in it. An id that is asked for may have them as they are. Names of splits stay.
+An id is a metric's name with `_` for each character that is not a letter, digit, underscore or dot, as it contains
+names of operators. A requested id may contain the original characters. Names of splits stay unchanged.
 Source: Flink's AbstractMetricsHandler and AbstractAggregatingMetricsHandler.
 """
 
@@ -34,9 +34,9 @@ from headrace.rest.models.vertices import MetricsHistoryInfo
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum", "skew")
 _SPLIT: Final = ".split."
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_.]|\.(?![A-Za-z0-9_])")
-"""All that is no letter, digit or underscore; dots between such stay, as those in front of a metric's name."""
+"""Characters other than letters, digits and underscores; dots between such stay, as those before a metric's name."""
 _LAST_CHECKPOINT_EXTERNAL_PATH: Final = "lastCheckpointExternalPath"
-"""A text, which is told over REST and to no reporter."""
+"""Metric whose value is a text; it is shown over REST but not sent to reporters."""
 _INDEX: Final = re.compile("[0-9]{1,9}")
 _Aggregations = Annotated[str | None, Query(alias="agg", max_length=100)]
 _Chosen = Annotated[str | None, Query(max_length=100_000)]
@@ -60,7 +60,7 @@ async def metrics_of_task_managers(
     agg: _Aggregations = None,
     taskmanagers: _Chosen = None,
 ) -> list[AggregatedMetric] | list[MetricValue]:
-    """Combine metrics of all TaskManagers, or of those named."""
+    """Combine metrics of all TaskManagers, or of the given ones."""
     overview = await cluster.resources()
     chosen = None if taskmanagers is None else set(taskmanagers.split(","))
     ids = [each.resource_id for each in overview.task_managers]
@@ -73,7 +73,7 @@ async def metrics_of_task_managers(
 async def metrics_of_job(
     cluster: ClusterParameter, job: JobParameter, get: MetricNames
 ) -> list[MetricValue]:
-    """List metrics of a job; none of one that is unknown."""
+    """List metrics of a job; empty for an unknown job."""
     try:
         return shown(await _of_job(cluster, job), get)
     except UnknownJobError:
@@ -83,7 +83,7 @@ async def metrics_of_job(
 async def metrics_of_jobs(
     cluster: ClusterParameter, get: MetricNames, agg: _Aggregations = None, jobs: _Chosen = None
 ) -> list[AggregatedMetric] | list[MetricValue]:
-    """Combine metrics of all jobs, or of those named."""
+    """Combine metrics of all jobs, or of the given ones."""
     chosen = None if jobs is None else set(jobs.split(","))
     ids = [job.job_id for job in await cluster.jobs()]
     found = await cluster.each(
@@ -95,7 +95,7 @@ async def metrics_of_jobs(
 async def metrics_of_vertex(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter, get: MetricNames
 ) -> list[MetricValue]:
-    """List metrics of all subtasks of a vertex; their index stands before each name."""
+    """List metrics of all subtasks of a vertex; each name is preceded by the subtask's index."""
     found = await cluster.vertex(job, vertex)
     values = {
         f"{subtask.subtask_index}.{name}": value
@@ -113,7 +113,7 @@ async def metrics_of_subtasks(
     agg: _Aggregations = None,
     subtasks: _Chosen = None,
 ) -> list[AggregatedMetric] | list[MetricValue]:
-    """Combine metrics of the subtasks of a vertex, or of those named, as in `1,3,5-9`."""
+    """Combine metrics of the subtasks of a vertex, or of the given ones, such as `1,3,5-9`."""
     found = await cluster.vertex(job, vertex)
     chosen = _chosen_subtasks(found, subtasks)
     return combined([with_network_names(each.metrics, get) for each in chosen], get, agg)
@@ -139,12 +139,12 @@ async def metrics_of_coordinators(
 
 
 async def job_metrics_history(cluster: ClusterParameter, job: JobParameter) -> MetricsHistoryInfo:
-    """Show how a job's vertices did over time."""
+    """Show metrics of a job's vertices over time."""
     return await cluster.metrics_history(job)
 
 
 def shown(values: Mapping[str, float | str], wanted: Sequence[str] | None) -> list[MetricValue]:
-    """Return names alone where none is wanted by name, else those that exist with their values."""
+    """Return only names if `wanted` is None, else the existing wanted metrics with their values."""
     by_id = {metric_id(name): value for name, value in values.items()}
     if wanted is None:
         return [MetricValue(id=each) for each in sorted(by_id)]
@@ -172,7 +172,7 @@ def combined(
         if name not in _AGGREGATIONS:
             raise BadRequestError(
                 f'Bad request, could not parse parameters: Cannot resolve query parameter (agg) from value "{name}": '
-                f"there are {', '.join(_AGGREGATIONS)}"
+                f"it must be one of {', '.join(_AGGREGATIONS)}"
             )
     values: dict[str, list[float]] = {}
     for metrics in found:
@@ -196,7 +196,7 @@ def skew_percent(values: Sequence[float]) -> float:
 
 
 def value_text(value: float | str) -> str:
-    """Write a value as Flink does: whole numbers without a fraction."""
+    """Return a value as text in Flink's form: whole numbers without a fraction."""
     if isinstance(value, str):
         return value
     if not math.isfinite(value):
@@ -229,7 +229,7 @@ def _chosen_subtasks(vertex: VertexDetails, text: str | None) -> list[SubtaskDet
 
 
 def _indices(text: str | None, count: int) -> list[int]:
-    """Return the subtasks that `1,3,5-9` names, those that there are; BadRequestError."""
+    """Return the existing subtasks that a text such as `1,3,5-9` names; BadRequestError if it is invalid."""
     if text is None:
         return list(range(count))
     found: set[int] = set()

@@ -1,4 +1,4 @@
-"""Parameters of handlers: what FastAPI takes from the path, the query and the application for them."""
+"""Parameters of handlers, which FastAPI takes from the path, the query and the application."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from headrace.rest.flame_graph_sampler import FlameGraphSampler
 from headrace.rest.models.base_models import WHOLE_ID
 from headrace.rest.operations import Operations
 from headrace.rest.programs.program_runs import ProgramService
-from headrace.rest.state.state_reads import StateReads
+from headrace.rest.state.read_limit import StateReadLimit
 
 
 async def _cluster_view(request: Request) -> ClusterView:
@@ -22,7 +22,7 @@ async def _operations(request: Request) -> Operations:
     return request.app.state.operations
 
 
-async def _state_reads(request: Request) -> StateReads:
+async def _state_reads(request: Request) -> StateReadLimit:
     return request.app.state.state_reads
 
 
@@ -59,32 +59,32 @@ async def _names(
 ClusterParameter = Annotated[ClusterView, Depends(_cluster_view)]
 """The control plane."""
 RunningOperations = Annotated[Operations, Depends(_operations)]
-"""Savepoints and other things that clients asked for."""
-ReadsOfState = Annotated[StateReads, Depends(_state_reads)]
-"""Reads of state that go on."""
+"""Running savepoints and other operations that clients have requested."""
+ReadsOfState = Annotated[StateReadLimit, Depends(_state_reads)]
+"""Running reads of state."""
 Programs = Annotated[ProgramService, Depends(_programs)]
 """Programs that clients uploaded."""
 OwnProfiler = Annotated[ProcessProfiler, Depends(_profiler)]
 """The profiler of the driver's process."""
 SampledGraphs = Annotated[FlameGraphSampler, Depends(_flame_graphs)]
-"""Flame graphs that are looked at."""
+"""Flame graphs that clients request."""
 JobParameter = Annotated[JobId, Depends(_job_id)]
-"""The job of the path."""
+"""The job that the path names."""
 ApplicationParameter = Annotated[JobId, Depends(_application_id)]
-"""The application of the path: its job's id."""
+"""The application that the path names; its id is that of its job."""
 VertexParameter = Annotated[JobVertexId, Depends(_vertex_id)]
-"""The vertex of the path."""
+"""The vertex that the path names."""
 TriggerParameter = Annotated[str, Path(alias="triggerid", pattern=WHOLE_ID)]
-"""The trigger id of the path."""
+"""The trigger id in the path."""
 SubtaskIndex = Annotated[int, Path(alias="subtaskindex", ge=0)]
-"""The subtask of the path."""
+"""The index of the subtask in the path."""
 AttemptNumber = Annotated[int, Path(alias="attempt", ge=0)]
-"""The attempt of the path."""
+"""The number of the attempt in the path."""
 CheckpointId = Annotated[int, Path(alias="checkpointid", ge=0)]
-"""The checkpoint of the path."""
+"""The id of the checkpoint in the path."""
 TaskManagerId = Annotated[str, Path(alias="taskmanagerid", max_length=500)]
-"""The TaskManager of the path."""
+"""The id of the TaskManager in the path."""
 LogFileName = Annotated[str, Path(alias="filename", max_length=500)]
-"""The file of the path."""
+"""The name of the file in the path."""
 MetricNames = Annotated[tuple[str, ...] | None, Depends(_names)]
-"""Names of the metrics that are asked for; None: their names are."""
+"""Names of the requested metrics; None: the request is for the list of names."""

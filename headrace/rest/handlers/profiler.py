@@ -1,4 +1,4 @@
-"""Handlers of the profiler of processes: begin a profile, list the newest, show one as a page of its own."""
+"""Handlers of the profiler of processes: start a profile, list the newest, show one as a page of its own."""
 
 from html import escape
 from typing import Annotated
@@ -30,8 +30,8 @@ from headrace.rest.models import cluster as models
 async def _profiled(cluster: ClusterParameter) -> ClusterView:
     if not cluster.settings.get_option(PROFILING_ENABLED):
         raise NotFoundError(
-            f"The profiler is off: start the cluster with -D {PROFILING_ENABLED.key}=true. The flame graphs of a job's "
-            "vertices are there without it."
+            f"The profiler is off: start the cluster with -D {PROFILING_ENABLED.key}=true. The flame graphs of a "
+            f"job's vertices work without it."
         )
     return cluster
 
@@ -43,7 +43,7 @@ Profiled = Annotated[ClusterView, Depends(_profiled)]
 async def profile_job_manager(
     cluster: Profiled, profiler: OwnProfiler, body: models.ProfilingRequest
 ) -> models.Profiling:
-    """Begin a profile of the driver's process; it ends by itself after `duration` seconds."""
+    """Start a profile of the driver's process; it ends by itself after `duration` seconds."""
     _refuse_too_long(cluster, body)
     try:
         return _shown(profiler.start(ProfilingMode(body.mode), body.duration))
@@ -69,7 +69,7 @@ async def job_manager_profile(
 async def profile_task_manager(
     cluster: Profiled, task_manager: TaskManagerId, body: models.ProfilingRequest
 ) -> models.Profiling:
-    """Begin a profile of a TaskManager; it ends by itself after `duration` seconds."""
+    """Start a profile of a TaskManager; it ends by itself after `duration` seconds."""
     _refuse_too_long(cluster, body)
     call = cluster.resource_manager.request_task_manager_profiling(
         ResourceId(task_manager), ProfilingMode(body.mode), body.duration
@@ -113,7 +113,7 @@ def _refuse_too_long(cluster: ClusterView, body: models.ProfilingRequest) -> Non
     if body.duration * 1_000 > longest_ms:
         longest = default_text(cluster.settings.get_option(PROFILING_DURATION_MAX))
         raise BadRequestError(
-            f"A profile takes {longest} at most ({PROFILING_DURATION_MAX.key}), not {body.duration} s."
+            f"A profile may take {longest} at most ({PROFILING_DURATION_MAX.key}), not {body.duration} s."
         )
 
 

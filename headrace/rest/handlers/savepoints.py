@@ -1,7 +1,7 @@
-"""Handlers of what goes on for a while: checkpoints and savepoints that are asked for, stops, disposals.
+"""Handlers of asynchronous operations: requested checkpoints and savepoints, stops, disposals of savepoints.
 
-Each begins an operation and answers with its trigger id; the same trigger id again begins nothing new. Clients ask with
-it what became of the operation.
+Each starts an operation and answers with its trigger id; a repeated trigger id starts nothing new. Clients use
+the id to request the operation's status.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ SAVEPOINT: Final = "savepoint"
 CHECKPOINT: Final = "checkpoint"
 _DISPOSAL: Final = "savepoint disposal"
 OF_A_JOB: Final = "savepoint operation"
-"""Title of checkpoints too where they are not found, as in Flink."""
+"""Title of operations on a job that are not found; for checkpoints too, as in Flink."""
 NO_JOB: Final = ""
 """Subject of operations that belong to no job."""
 _WITHOUT_LIMIT: Final = None
-"""Snapshots are bounded by `execution.checkpointing.timeout`."""
+"""No time limit here, as snapshots are limited by `execution.checkpointing.timeout`."""
 
 
 async def trigger_savepoint(
@@ -51,7 +51,7 @@ async def trigger_savepoint(
     job: JobParameter,
     body: models.SavepointTriggerRequest | None = None,
 ) -> TriggerAnswer:
-    """Begin a savepoint; with `cancel-job` the job is cancelled once it is complete."""
+    """Start a savepoint; with `cancel-job` the job is cancelled once the savepoint is complete."""
     request = body or models.SavepointTriggerRequest()
     directory = _directory(cluster, request.target_directory, "target-directory")
 
@@ -73,7 +73,7 @@ async def stop_with_savepoint(
     job: JobParameter,
     body: models.StopRequest | None = None,
 ) -> TriggerAnswer:
-    """Begin to end a job with a savepoint."""
+    """Start to stop a job with a savepoint."""
     request = body or models.StopRequest()
     directory = _directory(cluster, request.target_directory, "targetDirectory")
 
@@ -89,7 +89,7 @@ async def stop_with_savepoint(
 async def savepoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.SavepointOperationResult:
-    """Tell what became of a savepoint or a stop."""
+    """Return the status of a savepoint or a stop."""
     return savepoint_status_of(find_operation(operations, SAVEPOINT, job.hex(), trigger, OF_A_JOB))
 
 
@@ -99,7 +99,7 @@ async def request_checkpoint(
     job: JobParameter,
     body: models.CheckpointTriggerRequest | None = None,
 ) -> TriggerAnswer:
-    """Begin a checkpoint."""
+    """Start a checkpoint."""
     request = body or models.CheckpointTriggerRequest()
     if request.checkpoint_type == "INCREMENTAL":
         raise BadRequestError(
@@ -118,7 +118,7 @@ async def request_checkpoint(
 async def checkpoint_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.CheckpointOperationResult:
-    """Tell what became of a checkpoint that was asked for."""
+    """Return the status of a requested checkpoint."""
     task = find_operation(operations, CHECKPOINT, job.hex(), trigger, OF_A_JOB)
     outcome = None
     if task.done():
@@ -131,12 +131,12 @@ async def checkpoint_status(
 async def delete_savepoint(
     cluster: ClusterParameter, operations: RunningOperations, body: models.SavepointDisposalRequest
 ) -> TriggerAnswer:
-    """Begin to delete a savepoint; only one whose metadata were written with the cluster's key."""
+    """Start to delete a savepoint; only one whose metadata was written with the cluster's key."""
     path = body.savepoint_path
     if not file_systems.is_whole(path):
         raise BadRequestError(
-            f"the path '{path}' is relative, and the cluster has a folder of its own: give the whole path, as the "
-            f"savepoint's completion told it; if you mean one in the cluster's folder it is "
+            f"the path '{path}' is relative, and the cluster has another working directory: give the whole path, as "
+            f"printed when the savepoint was completed; in the cluster's working directory it would be "
             f"{file_systems.absolute_uri(path)}"
         )
 
@@ -152,18 +152,18 @@ async def delete_savepoint(
 async def disposal_status(
     operations: RunningOperations, trigger: TriggerParameter
 ) -> models.SavepointOperationResult:
-    """Tell what became of the deletion of a savepoint."""
+    """Return the status of the deletion of a savepoint."""
     task = find_operation(operations, _DISPOSAL, NO_JOB, trigger, _DISPOSAL)
     return savepoint_status_of(task, models.SavepointOutcome())
 
 
 def progress_of(task: asyncio.Task[Any]) -> OperationStatus:
-    """Return whether an operation goes on or is over."""
+    """Return whether an operation is running or has ended."""
     return OperationStatus(id="COMPLETED" if task.done() else "IN_PROGRESS")
 
 
 def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
-    """Return why an operation that is over failed, or None."""
+    """Return the reason why an operation failed, or None."""
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
         return None
@@ -172,14 +172,14 @@ def failure_cause_of(task: asyncio.Task[Any]) -> FailureCause | None:
 
 
 def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
-    """Return the folder for a savepoint. BadRequestError where nobody names one, whether the job is known or not."""
+    """Return the folder for a savepoint. BadRequestError if none is set, whether the job is known or not."""
     directory = given or cluster.settings.get_option(SAVEPOINT_DIRECTORY)
     if not directory:
-        problem = "name a folder for the savepoint, or set this option"
+        problem = "give a folder for the savepoint, or set this option"
         raise BadRequestError(
             f"Config key [{SAVEPOINT_DIRECTORY.key}] is not set. Property [{name}] must be provided."
         ) from ConfigurationError(SAVEPOINT_DIRECTORY.key, "", problem)
-    # A relative path means the folder of the cluster's process. Its name is told, and used again, without detours.
+    # A path may be relative to the working directory of the cluster's process; its normalised form is used.
     return (
         directory
         if file_systems.is_uri(directory)
@@ -188,15 +188,15 @@ def _directory(cluster: ClusterView, given: str | None, name: str) -> str:
 
 
 async def _logged(job: JobId, savepoint: Coroutine[Any, Any, str]) -> str:
-    """Await a savepoint and tell its place where the cluster runs, as whoever asked for it may be gone by then."""
+    """Await a savepoint and log its location in the cluster, as the client may be gone by then."""
     try:
         location = await savepoint
     except HeadraceError as error:
-        # For the log file: who asked is told, and loses nothing where nobody hears it.
-        _LOG.info("a savepoint of job %s, asked for over REST, has failed: %s", job, error)
+        # For the log file: the client gets the error, and nothing is lost if nobody receives it.
+        _LOG.info("a savepoint of job %s, requested over REST, has failed: %s", job, error)
         raise
     _LOG.warning(
-        "a savepoint of job %s, asked for over REST, is complete: %s", job, with_scheme(location)
+        "a savepoint of job %s, requested over REST, is complete: %s", job, with_scheme(location)
     )
     return location
 
@@ -208,7 +208,7 @@ def begin_operation(
     trigger_id: str | None,
     begin: Callable[[], Coroutine[Any, Any, Any]],
 ) -> TriggerAnswer:
-    """Begin an operation, and return the trigger id to ask for it with; BadRequestError for one that is none."""
+    """Start an operation, and return its trigger id; BadRequestError if the given id is not valid."""
     trigger = (trigger_id or UniqueId.generate(system_random()).hex()).lower()
     if not re.fullmatch(ID_PATTERN, trigger):
         raise BadRequestError(
@@ -221,7 +221,7 @@ def begin_operation(
 def find_operation(
     operations: Operations, kind: str, subject: str, trigger: str, title: str
 ) -> asyncio.Task[Any]:
-    """Return an operation that was begun, on a job (`subject`) or on none; NotFoundError, which calls it `title`."""
+    """Return a started operation on a job (`subject`) or on none; NotFoundError, which calls it `title`."""
     task = operations.find(kind, subject, trigger.lower())
     if task is None:
         of_job = f" for job {subject}" if subject else ""
@@ -232,7 +232,7 @@ def find_operation(
 def savepoint_status_of(
     task: asyncio.Task[Any], done: models.SavepointOutcome | None = None
 ) -> models.SavepointOperationResult:
-    """Return what became of an operation: `done`, or the place of a savepoint, or the failure."""
+    """Return the status of an operation: `done`, or the location of a savepoint, or the failure."""
     outcome = None
     if task.done():
         failure = failure_cause_of(task)

@@ -1,7 +1,7 @@
-"""Passes on Spark's own web page, below SPARK_PAGE, to whoever may ask this endpoint.
+"""Forwards Spark's own web page, below SPARK_PAGE, to clients that this endpoint has authenticated.
 
-Spark's page knows no password. Behind its filter JWSFilter it answers only requests with a token signed by a key of the
-session, which no browser has: this endpoint, which knows its users, signs for them. Only reading is passed on.
+Spark's page has no passwords. Behind its filter JWSFilter it answers only requests with a token signed by a key of the
+session, which no browser has: this endpoint, which authenticates its users, signs for them. Only reads are forwarded.
 Source: Spark, core/src/main/scala/org/apache/spark/ui/JWSFilter.scala; RFC 7515, appendix A.1.
 """
 
@@ -23,23 +23,25 @@ SPARK_PAGE: Final = "/spark"
 _TOKEN: Final = (b'{"alg":"HS256","typ":"JWT"}', b'{"sub":"headrace"}')
 _TIMEOUT_S: Final = 60.0
 _ASKED_MAX: Final = 8
-"""Pages that are asked for at once, of _BYTES_MAX bytes at most each."""
+"""Maximum number of pages requested from Spark concurrently, of at most _BYTES_MAX bytes each."""
 _BYTES_MAX: Final = 1 << 26
 _PASSED_ON: Final = ("cache-control", "content-disposition", "content-security-policy")
 
 
 async def spark_page(request: Request) -> Response:
-    """Return what Spark's page answers. ForbiddenError for what ends jobs; UnavailableError."""
+    """Return the answer of Spark's page. ForbiddenError for requests that would end jobs; UnavailableError."""
     cluster: ClusterView = request.app.state.cluster
     page = cluster.spark_page
-    assert page is not None, "there is no route to a page that is not there"
+    assert page is not None, "the route exists only with a Spark page"
     path = request.scope["raw_path"].decode("ascii").removeprefix(SPARK_PAGE)
     query = request.scope["query_string"].decode("ascii")
     target = f"{path}?{query}" if query else path
     if path.rstrip("/").endswith("/kill"):
-        raise ForbiddenError("jobs and stages are not ended by Spark's page: cancel the job here")
+        raise ForbiddenError(
+            "jobs and stages cannot be ended on Spark's page: cancel the job in the dashboard"
+        )
     if page.asked_count >= _ASKED_MAX:
-        raise UnavailableError(f"{_ASKED_MAX} of Spark's pages are waited for; ask again")
+        raise UnavailableError(f"{_ASKED_MAX} requests for Spark's pages are waiting; try again")
     page.asked_count += 1
     try:
         return await run_in_thread("headrace-spark-page", lambda: _fetched(page, target))
@@ -54,7 +56,7 @@ def _fetched(page: SparkPage, target: str) -> Response:
         raise UnavailableError(str(error)) from error
     place = urlsplit(base)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT_S)
-    # Spark begins the addresses in its pages with the context.
+    # Spark's pages begin their links with the context.
     headers = {"Authorization": f"Bearer {_token(page.key)}", "X-Forwarded-Context": SPARK_PAGE}
     try:
         connection.request("GET", target, headers=headers)
@@ -73,7 +75,7 @@ def _fetched(page: SparkPage, target: str) -> Response:
 
 
 def _below_page(address: str) -> str:
-    """Return the path below SPARK_PAGE that stands for an address of Spark's page."""
+    """Return the path below SPARK_PAGE for an address of Spark's page."""
     place = urlsplit(address)
     path = f"{SPARK_PAGE}{place.path.removeprefix(SPARK_PAGE)}"
     return f"{path}?{place.query}" if place.query else path
@@ -82,7 +84,7 @@ def _below_page(address: str) -> str:
 def _token(key: str) -> str:
     """Return a JSON web token that is signed with a base64url-encoded key."""
     text = ".".join(map(_encoded, _TOKEN))
-    # Two characters too many are no error, and one too few is.
+    # Two extra padding characters are accepted, one too few is an error.
     signature = hmac.digest(base64.urlsafe_b64decode(f"{key}=="), text.encode(), hashlib.sha256)
     return f"{text}.{_encoded(signature)}"
 

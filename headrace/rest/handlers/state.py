@@ -1,6 +1,6 @@
 """Handlers of the state browser: operators with state, their sizes, rows of a state, and edits into a new savepoint.
 
-A read is made when it is asked for; no answer is kept, and nothing polls.
+State is read on request; answers are not cached, and nothing polls.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ _ROWS_BY_DEFAULT: Final = 100
 _CHECKPOINT_ID_MAX: Final = 2**63 - 1
 
 OperatorName = Annotated[str, Path(alias="operatorid", max_length=500)]
-"""The operator of the path: its uid, id or name."""
+"""The operator that the path names by uid, id or name."""
 SnapshotId = Annotated[int | None, Query(alias="snapshot", ge=0, le=_CHECKPOINT_ID_MAX)]
-"""The snapshot that is meant, by its id; without it the running job."""
+"""The id of the requested snapshot; None for the running job."""
 TableName = Literal["keyed", "timers", "windows", "operator_state", "source_splits", "items"]
 
 
@@ -56,7 +56,7 @@ async def job_state(
     job: JobParameter,
     snapshot: SnapshotId = None,
 ) -> models.StateInfo:
-    """List the operators of a job, or of one of its snapshots, and the snapshots that there are."""
+    """List the operators of a job, or of one of its snapshots, and the existing snapshots."""
     known = JobSnapshots(cluster, job)
     listed = await known.all()
     settings = await known.settings()
@@ -89,7 +89,7 @@ async def operator_state(
     operator: OperatorName,
     snapshot: SnapshotId = None,
 ) -> models.OperatorState:
-    """Count the states of an operator: rows, bytes, skew, largest keys and key groups, timers."""
+    """Show the figures of an operator's states: rows, bytes, skew, largest keys and key groups, timers."""
     async with reads.answering():
         if snapshot is None:
             return await LiveStateView(cluster, job).figures(operator)
@@ -110,7 +110,7 @@ async def state_rows(
     expired: bool = False,
     snapshot: SnapshotId = None,
 ) -> models.StateRows:
-    """Show rows of one state. `keys`: a JSON list of the only ones that are wanted."""
+    """Show rows of one state. `keys`: a JSON list of the only keys to show."""
     async with reads.answering():
         wanted = None if keys is None else keys_in_text(keys)
         request = RowsRequest(table, state, wanted, subtask, limit, includes_expired=expired)
@@ -127,8 +127,8 @@ async def edit_state(
     job: JobParameter,
     body: models.StateEditRequest,
 ) -> TriggerAnswer:
-    """Begin to write a new savepoint: a snapshot of the job with single keys changed. The job goes on as it is."""
-    # Weighty: it brings what reads and writes files of state, which most clusters are never asked for.
+    """Start to write a new savepoint from a snapshot of the job with single keys changed. The job is not affected."""
+    # Imported late: it loads the code for state files, which most clusters never need.
     from headrace.rest.state.state_edits import StateEdits
 
     known = JobSnapshots(cluster, job)
@@ -145,7 +145,7 @@ async def edit_state(
 async def edit_status(
     operations: RunningOperations, job: JobParameter, trigger: TriggerParameter
 ) -> models.StateEditOperationResult:
-    """Tell what became of edits: the place of the new savepoint and its changes, or why there is none."""
+    """Return the status of edits: the location of the new savepoint and its changes, or the failure."""
     task = find_operation(operations, _EDIT, job.hex(), trigger, _EDIT)
     outcome = _outcome(task) if task.done() else None
     return models.StateEditOperationResult(status=progress_of(task), operation=outcome)
@@ -157,7 +157,7 @@ def _outcome(task: asyncio.Task[Any]) -> models.StateEditOutcome:
         return models.StateEditOutcome(failure_cause=failure)
     written: CompletedCheckpoint = task.result()
     edit = written.metadata.edit
-    assert edit is not None, "an edited savepoint says what was edited"
+    assert edit is not None, "an edited savepoint lists its changes"
     return models.StateEditOutcome(
         location=with_scheme(written.uri),
         changes=[

@@ -27,7 +27,10 @@ _IO_METRICS: Final[Mapping[str, names.MetricName]] = {
 
 
 def vertex_status(subtasks: Iterable[SubtaskDetails]) -> ExecutionState:
-    """Return one state for a vertex. Source: Flink ExecutionJobVertex.getAggregateJobVertexState."""
+    """Return one state for a vertex from those of its subtasks.
+
+    Source: Flink ExecutionJobVertex.getAggregateJobVertexState.
+    """
     counts = Counter(subtask.state for subtask in subtasks)
     for state in (_S.FAILED, _S.CANCELING, _S.CANCELED, _S.INITIALIZING, _S.RUNNING):
         if counts[state]:
@@ -38,19 +41,19 @@ def vertex_status(subtasks: Iterable[SubtaskDetails]) -> ExecutionState:
 
 
 def start_ms(attempt: AnyAttempt) -> int:
-    """Return the moment at which an attempt was deployed, or -1."""
+    """Return the time at which an attempt was deployed, or -1."""
     return attempt.timestamps_ms.get(_S.DEPLOYING.name, -1)
 
 
 def end_ms(attempt: AnyAttempt) -> int:
-    """Return the moment at which an attempt ended, or -1."""
+    """Return the time at which an attempt ended, or -1."""
     if not attempt.state.is_terminal:
         return -1
     return attempt.timestamps_ms.get(attempt.state.name, -1)
 
 
 def duration_ms(begin_ms: int, end_ms: int, now_ms: int) -> int:
-    """Return a duration up to now where there is no end yet, and -1 where there is no begin."""
+    """Return a duration, up to now if there is no end yet, and -1 if there is no begin."""
     if begin_ms < 0:
         return -1
     return max(0, (end_ms if end_ms >= 0 else now_ms) - begin_ms)
@@ -66,7 +69,7 @@ def group_times(subtasks: Sequence[SubtaskDetails], now_ms: int) -> tuple[int, i
 
 
 def status_durations(attempt: AnyAttempt, now_ms: int) -> dict[str, int]:
-    """Return the milliseconds in each state before the end; -1 for one that was not entered."""
+    """Return the milliseconds spent in each state before the end; -1 for a state that was not entered."""
     times = attempt.timestamps_ms
     found: dict[str, int] = {}
     for state in _BEFORE_END:
@@ -81,7 +84,7 @@ def status_durations(attempt: AnyAttempt, now_ms: int) -> dict[str, int]:
 
 
 def io_metrics(metrics: Mapping[str, float], *, is_complete: bool) -> IOMetrics:
-    """Return traffic and times of a subtask, or of several whose metrics were combined."""
+    """Return traffic and times of a subtask, or of several with combined metrics."""
 
     def count(name: names.MetricName) -> int:
         return int(metrics.get(name.name, 0))
@@ -114,7 +117,7 @@ def combined_io_metrics(subtasks: Sequence[SubtaskDetails]) -> IOMetrics:
 
 
 def aggregated(subtasks: Sequence[SubtaskDetails], now_ms: int) -> Aggregated:
-    """Return how figures are spread over subtasks."""
+    """Return the distributions of figures over subtasks."""
     durations = [status_durations(subtask, now_ms) for subtask in subtasks]
     return Aggregated(
         metrics={
@@ -129,7 +132,7 @@ def aggregated(subtasks: Sequence[SubtaskDetails], now_ms: int) -> Aggregated:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return extremes, mean and percentiles; zeros where there is no value."""
+    """Return extremes, mean and percentiles; zeros if there are no values."""
     ordered = sorted(values) or [0.0]
     return Spread(
         min=ordered[0],
@@ -144,7 +147,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def attempt_of(subtask_index: int, attempt: AnyAttempt, now_ms: int) -> Attempt:
-    """Return one attempt of a subtask."""
+    """Return one attempt of a subtask in the model for dashboards."""
     begin_ms, last_ms = start_ms(attempt), end_ms(attempt)
     return Attempt(
         subtask=subtask_index,
@@ -162,13 +165,13 @@ def attempt_of(subtask_index: int, attempt: AnyAttempt, now_ms: int) -> Attempt:
 
 
 def state_counts(subtasks: Iterable[SubtaskDetails]) -> dict[str, int]:
-    """Return the number of subtasks in each state, by its name."""
+    """Return the number of subtasks in each state, by the state's name."""
     counts = Counter(subtask.state for subtask in subtasks)
     return {state.name: counts[state] for state in ExecutionState} | {"RECONCILING": 0}
 
 
 def subtasks_by_task_manager(vertex: VertexDetails) -> dict[str, list[SubtaskDetails]]:
-    """Return a vertex's subtasks by the id of the TaskManager that has them."""
+    """Return a vertex's subtasks by the id of the TaskManager on which they run."""
     found: dict[str, list[SubtaskDetails]] = {}
     for subtask in vertex.subtasks:
         place = "(unassigned)" if subtask.resource_id is None else str(subtask.resource_id)

@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _MEGABYTE: Final = 1 << 20
 _NETWORK: Final = "Status.Shuffle.Netty"
-"""Scope of Flink's below which the network metrics of a TaskManager are."""
+"""Scope in Flink of a TaskManager's network metrics."""
 
 
 async def list_task_managers(cluster: ClusterParameter) -> models.TaskManagerList:
@@ -108,14 +108,14 @@ async def task_manager_log_file(
 async def task_manager_thread_dump(
     cluster: ClusterParameter, task_manager: TaskManagerId
 ) -> ThreadDump:
-    """Show what all threads of a TaskManager do now."""
+    """Show the stacks of all threads of a TaskManager."""
     gateway = cluster.resource_manager
     found = await cluster.ask(gateway.request_task_manager_thread_dump(ResourceId(task_manager)))
     return thread_dump_of(found)
 
 
 async def _known_metrics(cluster: ClusterView, found: TaskManagerInfo) -> Mapping[str, float]:
-    """Return what it says of its process; nothing where it does not answer, as the rest is shown all the same."""
+    """Return the metrics of a TaskManager's process; empty if it does not answer, as the rest is shown nevertheless."""
     if found.held_lock is not None:
         return {}
     try:
@@ -143,7 +143,10 @@ async def _file(
 
 
 def _fields(found: TaskManagerInfo, tasks: int, network_bytes: int = 0) -> dict[str, Any]:
-    """Return the fields of lists and details. `network_bytes`: of its pool, known where one is looked at alone."""
+    """Return the fields of lists and details.
+
+    `network_bytes`: size of its pool, known only for a single TaskManager.
+    """
     limit = 0 if found.memory is None else found.memory.limit_bytes
     managed, held = found.managed_memory_bytes, found.held_lock
     return {
@@ -173,7 +176,7 @@ def _fields(found: TaskManagerInfo, tasks: int, network_bytes: int = 0) -> dict[
 def _configuration(
     parts: MemoryParts | None, network_bytes: int, limit_bytes: int
 ) -> models.MemoryConfiguration:
-    """Return the parts of a TaskManager's memory; network memory is what its pool really has, where that is known."""
+    """Return the parts of a TaskManager's memory; network memory is the actual size of its pool, if it is known."""
     if parts is None:
         parts = MemoryParts(0, max(0, limit_bytes - network_bytes), 0, 0, network_bytes, 0, 0)
     return models.MemoryConfiguration(

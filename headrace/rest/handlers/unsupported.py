@@ -1,4 +1,4 @@
-"""Handlers of Flink routes that this cluster cannot serve: each says why, with the status that clients know."""
+"""Handlers of Flink routes that this cluster does not support; each answers why, with the status that clients know."""
 
 import contextlib
 from typing import NoReturn
@@ -15,17 +15,17 @@ from headrace.rest.handler_errors import (
 
 
 async def submit_java_graph(request: Request) -> NoReturn:
-    """Refuse a job graph of Flink's Java client, once it is here: a client still sending does not hear the answer."""
+    """Refuse a job graph of Flink's Java client after it was received: a sending client would not read the answer."""
     with contextlib.suppress(ClientDisconnect):
         async for _ in request.stream():
             pass
     raise BadRequestError(
-        "This cluster runs Python programs and cannot take a Java job graph: start a program with 'headrace run'."
+        "This cluster runs Python programs and cannot run a Java job graph: start a program with 'headrace run'."
     )
 
 
 async def rescale() -> NoReturn:
-    """Refuse the route that Flink has switched off as well."""
+    """Refuse the route, which Flink has switched off as well."""
     raise UnavailableError("Rescaling is temporarily disabled. See FLINK-12312.")
 
 
@@ -33,13 +33,13 @@ async def resource_requirements() -> NoReturn:
     """Refuse to change the parallelism of a running job, as Flink's default scheduler does."""
     raise HandlerError(
         "Internal server error.",
-        "The scheduler of this job does not support changing the resource requirements: stop it with a savepoint and "
-        "start it again with another parallelism.",
+        "The scheduler of this job does not support changing the resource requirements: stop it with a savepoint "
+        "and restart it with another parallelism.",
     )
 
 
 async def rescales() -> NoReturn:
-    """Refuse to tell how a job's parallelism changed while it ran, as Flink's default scheduler does."""
+    """Refuse to list changes of a job's parallelism while it ran, as Flink's default scheduler does."""
     raise NotFoundError(
-        "The scheduler of this job never changes its parallelism while it runs, and keeps no history of that."
+        "The scheduler of this job never changes its parallelism while it runs, and keeps no history of rescaling."
     )

@@ -41,7 +41,7 @@ _IDLE_TIME: Final = f".{names.SOURCE_IDLE_TIME.name}"
 _SPLIT: Final = ".split."
 _WATERMARK: Final = f".watermark.{names.SPLIT_CURRENT_WATERMARK.name}"
 _SPLIT_METRIC: Final = re.compile(r"(.+\.split\..+)\.watermark\.[^.]+")
-"""Any metric of a split: that of its watermark is absent before the first one, and others are there."""
+"""Any metric of a split: its watermark is absent before the first one, but other metrics exist."""
 
 
 async def vertex_details(
@@ -78,7 +78,7 @@ async def numbered_attempt(
     subtask_index: SubtaskIndex,
     attempt: AttemptNumber,
 ) -> models.Attempt:
-    """Show one attempt of a subtask, also one that is over."""
+    """Show one attempt of a subtask, also one that has ended."""
     subtask = await find_subtask(cluster, job, vertex, subtask_index)
     return attempt_of(subtask_index, find_attempt(subtask, attempt), cluster.clock.now_ms())
 
@@ -86,7 +86,7 @@ async def numbered_attempt(
 async def subtask_times(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.SubtaskTimes:
-    """Show when the subtasks of a vertex entered their states."""
+    """Show the times at which the subtasks of a vertex entered their states."""
     found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
     return models.SubtaskTimes(
         id=vertex.hex(),
@@ -110,7 +110,7 @@ async def subtask_times(
 async def vertex_task_managers(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexTaskManagers:
-    """Show a vertex by TaskManager."""
+    """Show the subtasks of a vertex by TaskManager."""
     found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
     rows: list[models.VertexTaskManager] = []
     for place, subtasks in subtasks_by_task_manager(found).items():
@@ -136,7 +136,7 @@ async def vertex_task_managers(
 async def back_pressure(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.BackPressure:
-    """Show which share of their time the subtasks of a vertex wait for room in their output."""
+    """Show the share of time that the subtasks of a vertex wait for room in their output."""
     found, now_ms = await cluster.vertex(job, vertex), cluster.clock.now_ms()
     measured = [each for each in found.subtasks if names.BACK_PRESSURED_TIME.name in each.metrics]
     rows = [_back_pressure(each) for each in measured]
@@ -153,7 +153,7 @@ async def back_pressure(
 async def watermarks(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> list[MetricValue]:
-    """List the watermark that each subtask of a vertex has received last; none for sources."""
+    """List the last watermark that each subtask of a vertex has received; none for sources."""
     found = await cluster.vertex(job, vertex)
     plan = await cluster.plan(job)
     if any(node.vertex_id == vertex and not node.inputs for node in plan.nodes):
@@ -171,13 +171,13 @@ async def watermarks(
 async def job_watermarks(cluster: ClusterParameter, job: JobParameter) -> models.JobWatermarks:
     """Show the event time of each running subtask of a job, and of the splits that it reads."""
     vertices = (await cluster.details(job)).vertices
-    # Of 10,000 subtasks this takes 50 ms, too long for the loop on which all others wait for their answers.
+    # For 10,000 subtasks this takes 50 ms, too long for the loop on which other requests wait.
     subtasks = await run_in_thread("headrace-watermarks", lambda: _event_times(vertices))
     return models.JobWatermarks(jid=job.hex(), now=cluster.clock.now_ms(), subtasks=subtasks)
 
 
 class _EventTimeMetrics:
-    """Names of those metrics of a subtask that tell of event time. `splits`: by id, those of watermarks."""
+    """Names of a subtask's metrics about event time. `splits`: watermark metrics by split id."""
 
     def __init__(self, metric_names: tuple[str, ...]) -> None:
         # A source is the first operator of its task; names of its metrics begin with its own.
@@ -224,7 +224,7 @@ def _event_time(
 async def vertex_accumulators(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.VertexAccumulators:
-    """List the sums of a vertex: the counters of its functions, summed over subtasks."""
+    """List the accumulators of a vertex: the counters of its functions, summed over subtasks."""
     found = await cluster.vertex(job, vertex)
     return models.VertexAccumulators(
         id=vertex.hex(), user_accumulators=_accumulators(found.subtasks)
@@ -234,7 +234,7 @@ async def vertex_accumulators(
 async def subtasks_accumulators(
     cluster: ClusterParameter, job: JobParameter, vertex: VertexParameter
 ) -> models.SubtasksAccumulators:
-    """List the sums of each subtask of a vertex."""
+    """List the accumulators of each subtask of a vertex."""
     found = await cluster.vertex(job, vertex)
     return models.SubtasksAccumulators(
         id=vertex.hex(),
@@ -258,7 +258,7 @@ async def attempt_accumulators(
     subtask_index: SubtaskIndex,
     attempt: AttemptNumber,
 ) -> models.AttemptAccumulators:
-    """List the sums of one attempt of a subtask."""
+    """List the accumulators of one attempt of a subtask."""
     subtask = await find_subtask(cluster, job, vertex, subtask_index)
     found = find_attempt(subtask, attempt)
     return models.AttemptAccumulators(
@@ -270,7 +270,7 @@ async def attempt_accumulators(
 
 
 def back_pressure_level(ratio: float) -> str:
-    """Return `ok`, `low` or `high`."""
+    """Return `ok`, `low` or `high` for a share of back-pressured time."""
     if ratio <= _LOW:
         return "ok"
     return "low" if ratio <= _HIGH else "high"
@@ -279,7 +279,7 @@ def back_pressure_level(ratio: float) -> str:
 async def find_subtask(
     cluster: ClusterParameter, job: JobId, vertex: JobVertexId, subtask_index: int
 ) -> SubtaskDetails:
-    """Return a subtask of a vertex; UnknownJobError, NotFoundError."""
+    """Return a subtask of a vertex; UnknownJobError or NotFoundError if there is none."""
     found = await cluster.vertex(job, vertex)
     if subtask_index >= len(found.subtasks):
         raise NotFoundError(f"Invalid subtask index for vertex {vertex.hex()}")
@@ -287,7 +287,7 @@ async def find_subtask(
 
 
 def find_attempt(subtask: SubtaskDetails, number: int) -> AnyAttempt:
-    """Return an attempt of a subtask; NotFoundError."""
+    """Return an attempt of a subtask; NotFoundError if there is none."""
     for attempt in (subtask, *subtask.earlier_attempts):
         if attempt.attempt_number == number:
             return attempt
@@ -309,7 +309,7 @@ def _back_pressure(subtask: SubtaskDetails) -> models.SubtaskBackPressure:
 
 
 def _accumulators(subtasks: Sequence[SubtaskDetails]) -> list[dict[str, str]]:
-    """Return the counters of functions, as a job's result has them, summed over subtasks."""
+    """Return the counters of functions in the form of a job's result, summed over subtasks."""
     names_of_counters = {name for each in subtasks for name in each.counters}
     return [
         {

@@ -1,8 +1,8 @@
-"""ArchiveCatalog: the archives in some folders: which there are, and what they answer.
+"""ArchiveCatalog: lists the archives in some folders, and returns answers from them.
 
-Of each archive only the job's line in lists is kept; all else is read when somebody asks for it. What cannot be read is
-never listed, told once, and never deleted. A folder that cannot be reached says nothing about its archives: they stay
-as they were seen last.
+Of each archive only the job's line in lists is kept; everything else is read on request. A file that cannot be read is
+not listed, is reported once, and is never deleted. While a folder cannot be reached, its archives stay listed as
+they were seen last.
 Source: Flink HistoryServerArchiveFetcher.
 """
 
@@ -43,12 +43,12 @@ from headrace.rest.home.home_folder import (
 
 _LOG: Final = logging.getLogger(__name__)
 ARCHIVES_MAX: Final = 200_000
-"""Archives that are listed; of more, the newest."""
+"""Maximum number of listed archives; the newest are listed."""
 _READERS: Final = 8
 _READ_AT_ONCE: Final = 256
 _INDEXES_MAX: Final = 32
 _KEPT_BLOCKS_MAX: Final = 10_000
-"""Blocks of an index that is kept for the next answer; a larger one is read again."""
+"""Maximum number of blocks of an index that is kept for the next answer; a larger one is read again."""
 _CACHE_INTERVAL_MS: Final = 60_000.0
 
 _StorageError = (OSError, CheckpointStorageError)
@@ -72,10 +72,12 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class OverviewCache:
-    """A file of this machine, for its owner alone: a history server need not read all archives again. Calls block.
+    """File on this machine, only for its owner, with which a history server need not read all archives again.
 
-    `folders`: those whose archives it is about. An entry counts only where the archive still has the size and the time
-    that it had, and a file that is damaged is made anew.
+    Calls block.
+
+    `folders`: the folders of the archives. An entry is valid only if the archive still has the same size and time,
+    and a damaged file is created anew.
     """
 
     def __init__(self, directory: Path, folders: Iterable[str]) -> None:
@@ -84,7 +86,7 @@ class OverviewCache:
         self.file: Final = directory / f"overview-{name}.msgpack"
 
     def read(self) -> list[CachedOverview]:
-        """Return what was kept; nothing where there is no such file, or one that was not written like this."""
+        """Return the stored overviews; empty if the file does not exist or has another format."""
         try:
             content = read_private_file(self.file, _FILE_BYTES_MAX)
         except FileNotFoundError:
@@ -95,12 +97,12 @@ class OverviewCache:
         try:
             found = msgspec.msgpack.decode(content, type=_Content)
         except DECODE_ERRORS as error:
-            _LOG.warning("%s is damaged, and made anew: %s", self.file, error)
+            _LOG.warning("%s is damaged, and is created anew: %s", self.file, error)
             return []
         return found.overviews if found.version == _VERSION else []
 
     def write(self, overviews: Iterable[CachedOverview]) -> None:
-        """Keep these, in place of what was kept before; that it cannot be done is told in the log."""
+        """Replace the stored overviews; a failure is logged."""
         content = msgspec.msgpack.encode(_Content(_VERSION, list(overviews)))
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -115,12 +117,12 @@ class OverviewCache:
 
 @dataclass(frozen=True)
 class RetentionRules:
-    """Archives that stay in each folder: how many, and for how long; negative and None: all."""
+    """Number and maximum age of the archives that stay in each folder; negative and None: all stay."""
 
     count_max: int = -1
     age_max_ms: float | None = None
     forgets_gone: bool = False
-    """Whether a job whose archive is gone leaves the list."""
+    """True if a job whose archive is gone leaves the list."""
 
     @property
     def keeps_all(self) -> bool:
@@ -128,7 +130,7 @@ class RetentionRules:
         return self.count_max < 0 and self.age_max_ms is None
 
     def expired(self, archives: Sequence[StoredArchive], now_ms: int) -> list[StoredArchive]:
-        """Return those of a folder that go, the oldest first. `archives`: all of them, the newest first."""
+        """Return the archives of a folder to delete, the oldest first. `archives`: all of them, the newest first."""
         count = len(archives) if self.count_max < 0 else self.count_max
         is_kept = [
             number < count
@@ -149,7 +151,7 @@ class _Seen:
 
 
 class ArchiveCatalog:
-    """`refresh` is called by one thread, all else by any number of them. `folders` are absolute.
+    """Archives in some folders. One thread calls `refresh`, any number of threads the rest. `folders` are absolute.
 
     Calls block, except `overviews`, `statuses` and `has`.
     """
@@ -162,9 +164,9 @@ class ArchiveCatalog:
         self._cache: Final = cache
         self._clock: Final = clock
         self._seen: dict[str, _Seen] = {}
-        """By job, as replaced by `refresh` as a whole."""
+        """Seen archives by job; `refresh` replaces the dict as a whole."""
         self._listed: tuple[dict[str, _Seen], bytes] = ({}, b"")
-        """The JSON of all jobs, and those that it is of."""
+        """The JSON of all jobs, and the archives from which it was made."""
         self._listed_applications: tuple[dict[str, _Seen], bytes] = ({}, b"")
         self._damaged: Final[OrderedDict[StoredArchive, None]] = OrderedDict()
         self._unreachable: Final[set[str]] = set()
@@ -196,7 +198,7 @@ class ArchiveCatalog:
         return text
 
     def line(self, job: str) -> ListedJob:
-        """Return a job as lists show it. NotFoundError."""
+        """Return a job's line in lists. NotFoundError if the job is not listed."""
         seen = self._seen.get(job)
         if seen is None:
             raise NotFoundError(f"Job {job} not found")
@@ -211,7 +213,10 @@ class ArchiveCatalog:
         return job in self._seen
 
     def answer(self, job: str, path: str) -> bytes:
-        """Return the JSON of a path. NotFoundError; UnavailableError where the archive cannot be read now."""
+        """Return the JSON of a path.
+
+        NotFoundError if there is none; UnavailableError if the archive cannot be read now.
+        """
         seen = self._seen.get(job)
         if seen is None:
             raise NotFoundError(f"Job {job} not found")
@@ -234,7 +239,7 @@ class ArchiveCatalog:
         return found
 
     def refresh(self) -> None:
-        """Look at all folders: list what is new, forget what is gone, delete what the rules do not keep."""
+        """Read all folders: list new archives, forget deleted ones, delete those that the rules do not keep."""
         for folder in self._folders:
             try:
                 found = list_archives(folder)
@@ -242,12 +247,12 @@ class ArchiveCatalog:
                 if folder not in self._unreachable:
                     self._unreachable.add(folder)
                     _LOG.warning(
-                        "%s cannot be looked at, its archives stay as they were: %s", folder, error
+                        "%s cannot be listed, its archives stay as they were: %s", folder, error
                     )
                 continue
             if folder in self._unreachable:
                 self._unreachable.discard(folder)
-                _LOG.info("%s can be looked at again", folder)
+                _LOG.info("%s can be listed again", folder)
             self._take(folder, found[:ARCHIVES_MAX])
             self._retain(folder, found)
         if not self._unreachable:
@@ -256,7 +261,7 @@ class ArchiveCatalog:
             self.keep()
 
     def keep(self) -> None:
-        """Write what was seen to the cache, if that changed."""
+        """Write the seen archives to the cache, if they changed."""
         self._kept_ms = self._clock.monotonic_ms()
         if not self._is_changed:
             return
@@ -273,13 +278,16 @@ class ArchiveCatalog:
         )
 
     def _take(self, folder: str, found: list[StoredArchive]) -> None:
-        """List what is new in a folder, as it is read; of two archives of one job, that of the first folder counts."""
+        """List the new archives of a folder as they are read.
+
+        Of two archives of one job, that of the first folder counts.
+        """
         new = [each for each in found if self._is_new(each)]
         damaged: list[DamagedArchiveError] = []
         with ThreadPoolExecutor(_READERS, "headrace-archive-read") as readers:
             begin = 0
             while begin < len(new):
-                # As many as are listed already: each round copies those, and so all rounds together are linear.
+                # A round takes as many as are listed already, which it copies: so the total effort stays linear.
                 some = new[begin : begin + max(_READ_AT_ONCE, len(self._seen))]
                 begin += len(some)
                 read = list(readers.map(self._read, some))
@@ -324,8 +332,8 @@ class ArchiveCatalog:
             self._remember_damaged(archive)
             return error
         except _StorageError as error:
-            # Gone meanwhile, or not to be had now: the next round tries again.
-            _LOG.debug("%s was not read: %s", archive.uri, error)
+            # Deleted meanwhile, or not available now: the next round tries again.
+            _LOG.debug("%s could not be read: %s", archive.uri, error)
             return None
         return _Seen(archive, msgspec.json.encode(shown), shown.state)
 
@@ -336,7 +344,7 @@ class ArchiveCatalog:
                 self._damaged.popitem(last=False)
 
     def _retain(self, folder: str, found: Sequence[StoredArchive]) -> None:
-        """Delete what the rules do not keep, of what is known to be an archive."""
+        """Delete known archives of a folder that the rules do not keep."""
         if self._rules.keeps_all:
             return
         known = {seen.archive for seen in self._seen.values()}
@@ -350,7 +358,7 @@ class ArchiveCatalog:
                 break
             deleted.append(self._seen[archive.job])
         if deleted:
-            _LOG.info("%d old archive(s) were deleted in %s", len(deleted), folder)
+            _LOG.info("deleted %d old archive(s) in %s", len(deleted), folder)
             self._forget(deleted, is_final=True)
 
     def _forget(self, gone: Iterable[_Seen], *, is_final: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Folders of archives: their listing, files that are read in pieces, and deletion. All calls block.
 
-What lies in such a folder was put there by whoever may write in it. So only regular files with the name of a job are
-looked at, no link is followed, and opening one never waits, as a named pipe would have it do.
+Everybody who may write to such a folder can put files there. So only regular files with the name of a job are
+read, no link is followed, and opening a file never waits, as it would for a named pipe.
 Errors are OSError and CheckpointStorageError.
 """
 
@@ -19,7 +19,7 @@ from headrace.checkpoint.storage import file_systems
 from headrace.rest.history.archive_file import RangeReader
 
 _JOB_NAME: Final = re.compile(r"[0-9a-f]{32}")
-"""An id as `JobId.hex` gives it: in lower case."""
+"""Pattern of an id in the form of `JobId.hex`, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class StoredArchive:
 
     @property
     def uri(self) -> str:
-        """Return where it is."""
+        """Return the file's URI."""
         return file_systems.child_uri(self.folder, self.job)
 
 
 def list_archives(folder: str) -> list[StoredArchive]:
-    """Return the files with names of jobs in a folder, the newest first. FileNotFoundError where it does not exist."""
+    """Return the files with names of jobs in a folder, the newest first. FileNotFoundError if it does not exist."""
     local = _local_path(folder)
     if local is not None:
         found = _list_local(folder, local)
@@ -61,7 +61,7 @@ def open_archive(archive: StoredArchive) -> Generator[RangeReader, None, None]:
         with file_systems.open_input(archive.uri) as file:
             yield _RemoteFile(file)
         return
-    # Of the file that is read, whatever has the name a moment later.
+    # Checked on the open file, as the name may belong to another file a moment later.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(local / archive.job, flags)
     try:
@@ -74,7 +74,7 @@ def open_archive(archive: StoredArchive) -> Generator[RangeReader, None, None]:
 
 
 def delete_archive(archive: StoredArchive) -> None:
-    """Delete an archive; a link of its name is deleted, and not what it leads to."""
+    """Delete an archive; a link is deleted itself, not its target."""
     local = _local_path(archive.folder)
     if local is None:
         file_systems.remove_file(archive.uri)

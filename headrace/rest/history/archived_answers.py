@@ -1,6 +1,6 @@
-"""Answers of an ended job: every archived route of the table, for all vertices, subtasks, attempts and checkpoints.
+"""Answers about an ended job: every archived route, for all vertices, subtasks, attempts and checkpoints.
 
-They are rendered by the handlers that answer requests, so that an archive says what the cluster said.
+The handlers of requests render them, so that an archive answers as the cluster did.
 """
 
 import inspect
@@ -21,16 +21,16 @@ _PARAMETERS: Final = {
     "attempt": "attempt",
     "checkpointid": "checkpoint_id",
 }
-"""Parameters of handlers by those of paths."""
+"""Names of handlers' parameters, by the names in paths."""
 _CHECKPOINT: Final = "checkpointid"
 
 _Values = dict[str, Any]
-"""Values of a path's parameters by their names."""
+"""Values of a path's parameters by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPath:
-    """A path that an archive answers, with the values of its parameters."""
+    """A path in an archive, with the values of its parameters."""
 
     path: str
     route: RestRoute
@@ -45,7 +45,7 @@ def archived_routes() -> tuple[RestRoute, ...]:
 def archived_answers(
     view: EndedJobView, paths: Iterable[ArchivedPath]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield paths and their JSON. A path that is answered with an error is left out, as in Flink."""
+    """Yield paths and their JSON. A path whose answer is an error is left out, as in Flink."""
     job_id = view.job.details.job_id
     known = {
         route.path: inspect.signature(route.handler).parameters.keys()
@@ -116,10 +116,10 @@ def _shown(value: Any) -> str:
 
 
 def _value_of(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a handler to its end, which is at once: the view lets none wait."""
+    """Return the result of a handler, which never waits, as the view answers at once."""
     try:
         coroutine.send(None)
     except StopIteration as done:
         return done.value
     coroutine.close()
-    raise AssertionError("a handler of an archived route waits for something")
+    raise AssertionError("a handler of an archived route must not wait")

@@ -1,4 +1,4 @@
-"""EndedJobView: a job that has ended, as handlers see a cluster. Its answers are at hand: no method waits."""
+"""EndedJobView: a ClusterView with one ended job. Its answers are in memory: no method waits."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ from headrace.rest.models.vertices import MetricsHistoryInfo
 
 
 class EndedJobView:
-    """Answers what handlers of archived routes ask of a ClusterView, for one job. Its clock stands at `now_ms`."""
+    """Answers the calls of archived routes' handlers to a ClusterView, for one job. Its clock stands at `now_ms`."""
 
     def __init__(
         self, job: EndedJob, settings: Settings, now_ms: int, metrics_history: MetricsHistoryInfo
@@ -33,7 +33,7 @@ class EndedJobView:
         self._checkpoints: Final = {each.checkpoint.checkpoint_id: each for each in job.checkpoints}
 
     async def jobs(self) -> tuple[JobOverview, ...]:
-        """Return this job."""
+        """Return a list of this job."""
         return (self.job.overview,)
 
     async def status(self, job_id: JobId) -> JobStatus:
@@ -45,7 +45,7 @@ class EndedJobView:
         return self._known(job_id).details
 
     async def vertex(self, job_id: JobId, vertex_id: JobVertexId) -> VertexDetails:
-        """Return a vertex; NotFoundError."""
+        """Return a vertex; NotFoundError if there is none."""
         assert job_id == self.job.details.job_id
         found = self._vertices.get(vertex_id)
         if found is None:
@@ -61,7 +61,7 @@ class EndedJobView:
         return self._known(job_id).configuration
 
     async def accumulators(self, job_id: JobId) -> dict[str, float]:
-        """Return what the job's functions summed up."""
+        """Return the accumulators of the job's functions."""
         return self._known(job_id).result.accumulators
 
     async def result(self, job_id: JobId) -> JobResult:
@@ -69,11 +69,11 @@ class EndedJobView:
         return self._known(job_id).result
 
     async def checkpoints(self, job_id: JobId) -> CheckpointStatistics:
-        """Return what is remembered of the job's checkpoints."""
+        """Return the recorded checkpoints of the job."""
         return self._known(job_id).checkpoint_statistics
 
     async def checkpoint(self, job_id: JobId, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return one checkpoint with its subtasks, None where it is not remembered."""
+        """Return one checkpoint with its subtasks, None if it is not recorded."""
         assert job_id == self.job.details.job_id
         return self._checkpoints.get(checkpoint_id)
 

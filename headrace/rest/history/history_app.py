@@ -33,22 +33,26 @@ from headrace.rest.routes import ROUTES
 T = TypeVar("T")
 
 _READS_MAX: Final = 8
-"""Answers that are read from archives at once."""
+"""Maximum number of answers that are read from archives concurrently."""
 _WAITING_MAX: Final = 256
-"""Answers that are read or wait for it; who asks for more is asked to come again."""
+"""Maximum number of answers that are being read or wait for it; further requests get status 503."""
 _JOB: Final = "/jobs/{jobid}"
 _APPLICATION: Final = "/applications/{applicationid}"
 _HISTORY: Final = "this is a history server, which shows jobs that have ended from their archives"
 _LOGS: Final = (
-    f"{_HISTORY}, and archives hold no log files: those of a cluster stay below its env.log.dir, where that was set, "
-    "and 'headrace exceptions JOB_ID' says why a job failed"
+    f"{_HISTORY}, and archives hold no log files: those of a cluster stay below its env.log.dir, if that was set, "
+    f"and 'headrace exceptions JOB_ID' shows why a job failed"
 )
-_DISPOSAL: Final = f"{_HISTORY}, and deletes no savepoint: 'headrace savepoint dispose PATH' does"
-_RUNNING: Final = "ask a cluster that runs, with -m HOST:PORT ('headrace cluster list' shows those of this machine)"
+_DISPOSAL: Final = (
+    f"{_HISTORY}, and cannot delete savepoints: use 'headrace savepoint dispose PATH'"
+)
+_RUNNING: Final = (
+    "use a running cluster, with -m HOST:PORT ('headrace cluster list' shows those of this machine)"
+)
 
 
 class History:
-    """State of the application: the catalog, and how many read from it now."""
+    """State of the application: the catalog, and the number of running reads."""
 
     def __init__(self, catalog: ArchiveCatalog, settings: Settings, clock: Clock) -> None:
         self.catalog: Final = catalog
@@ -62,9 +66,9 @@ class History:
         return await self.read(lambda: self.catalog.answer(job, path))
 
     async def read(self, body: Callable[[], T]) -> T:
-        """Return what the catalog says once it may be asked."""
+        """Return the answer of the catalog when a read is allowed to start."""
         if self._waiting_count >= _WAITING_MAX:
-            raise UnavailableError(f"{_WAITING_MAX} answers are waited for; ask again")
+            raise UnavailableError(f"{_WAITING_MAX} requests are waiting; try again")
         self._waiting_count += 1
         try:
             async with self._reads:
@@ -79,7 +83,7 @@ def create_history_app(history: History, guard: RestGuard) -> AsgiApplication:
 
 
 def history_routes() -> tuple[RestRoute, ...]:
-    """Return what a history server answers: lists of its own, what archives hold, and why all else is not there."""
+    """Return the routes of a history server: its own lists, the archived routes, and refusals of all others."""
     of_archives = (
         RestRoute(route.method, route.path, _archived_answer, None)
         for route in archived_routes()
@@ -104,7 +108,7 @@ def history_routes() -> tuple[RestRoute, ...]:
 
 
 async def _configuration(request: Request) -> cluster_models.DashboardConfiguration:
-    """Tell a dashboard that this is a history server."""
+    """Return the dashboard configuration of a history server."""
     history = _history(request)
     return dashboard_configuration(
         history.settings,
@@ -115,7 +119,7 @@ async def _configuration(request: Request) -> cluster_models.DashboardConfigurat
 
 
 async def _overview(request: Request) -> cluster_models.ClusterOverview:
-    """Count the jobs of all archives."""
+    """Return the number of jobs in all archives."""
     states = [state for _, state in _history(request).catalog.statuses()]
     return cluster_models.ClusterOverview(
         taskmanagers=0,
@@ -152,14 +156,14 @@ async def _applications(request: Request) -> Response:
 
 
 async def _application(request: Request, application: ApplicationParameter) -> ApplicationDetails:
-    """Show one application with its job."""
+    """Return one application with its job."""
     history, job = _history(request), application.hex()
     line = history.catalog.line(job)
     return archived_application(line, await history.answer(job, f"/jobs/{job}"))
 
 
 async def _answer_of_application(request: Request, application: ApplicationParameter) -> Response:
-    """Return what the archive of an application's job has below the same name."""
+    """Return the answer that the archive of an application's job has for the same path below the job."""
     job = application.hex()
     part = request.scope["path"].lower().rpartition(job)[2]
     answer = await _history(request).answer(job, f"/jobs/{job}{part}")
@@ -167,13 +171,13 @@ async def _answer_of_application(request: Request, application: ApplicationParam
 
 
 async def _log_url(request: Request, job: JobParameter) -> cluster_models.LogUrl:
-    """Tell that there is no log: archives hold none, and Flink's web UI asks for its place."""
+    """Return no log address: archives contain no logs, and Flink's web UI requests it."""
     _history(request).catalog.line(job.hex())
     return cluster_models.LogUrl(url="")
 
 
 async def _archived_answer(request: Request, job: JobParameter) -> Response:
-    """Return what the job's cluster answered when the job had ended."""
+    """Return the answer of the job's cluster after the job's end."""
     path = request.scope["path"].removeprefix(VERSION_PREFIX).lower()
     return Response(await _history(request).answer(job.hex(), path), media_type=JSON)
 
@@ -183,9 +187,9 @@ def _history(request: Request) -> History:
 
 
 def _absent_routes(answered: tuple[RestRoute, ...]) -> tuple[RestRoute, ...]:
-    """Return routes for all that a cluster answers and `answered` does not.
+    """Return routes for all paths of a cluster that are not in `answered`.
 
-    Each of them says what is missing, why, and what helps instead.
+    Each of them answers what is missing, why, and what to use instead.
     """
     known = {(route.method, route.path) for route in answered}
     absent = dict.fromkeys(
@@ -199,29 +203,29 @@ def _handler_of(path: str) -> Any:
 
 
 async def _refuse_running_job(request: Request, job: JobParameter) -> None:
-    """Say that the path is one of running jobs alone; NotFoundError."""
+    """Refuse a path that only running jobs have; NotFoundError."""
     job_id = job.hex()
     if not request.app.state.history.catalog.has(job_id):
         raise NotFoundError(f"Job {job_id} not found")
     path = request.url.path
     if request.method != "GET" or "/savepoints/" in path:
         raise NotFoundError(
-            f"Job {job_id} has ended, and this is a history server, where no job is steered: 'headrace run -s PATH "
-            "PROGRAM' starts it again from a snapshot, of which 'headrace checkpoint list FOLDER' shows the paths"
+            f"Job {job_id} has ended, and a history server cannot control jobs: 'headrace run -s PATH PROGRAM' "
+            f"restarts it from a snapshot; 'headrace checkpoint list FOLDER' shows the paths of snapshots"
         )
     if "/state" in path:
         raise NotFoundError(
-            f"Job {job_id} has ended, and only a running one has {path}: its state is in its snapshots, of which "
-            "'headrace checkpoint list FOLDER' shows the paths, and 'headrace checkpoint show PATH' each operator"
+            f"Job {job_id} has ended, and only a running job has {path}: its state is in its snapshots; 'headrace "
+            f"checkpoint list FOLDER' shows their paths, and 'headrace checkpoint show PATH' their operators"
         )
     raise NotFoundError(
-        f"Job {job_id} has ended, and only a running one has {path}: of an ended one there are metrics over time at "
+        f"Job {job_id} has ended, and only a running job has {path}: an ended job has metrics over time at "
         f"/jobs/{job_id}/metrics-history, which 'headrace open' draws, and sums at /jobs/{job_id}"
     )
 
 
 async def _refuse_cluster(request: Request) -> None:
-    """Say that the path is one of clusters alone; NotFoundError."""
+    """Refuse a path that only clusters have; NotFoundError."""
     path = request.url.path
     if path.rpartition("/")[2] in ("log", "logs", "stdout") or "/logs/" in path:
         raise NotFoundError(_LOGS)

@@ -33,9 +33,9 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class HistoryServer:
-    """The constructor binds and begins to serve and to look at the folders; `close` ends it.
+    """History server; the constructor binds the port, begins to serve and to read the folders; `close` ends it.
 
-    ConfigurationError, PortInUseError.
+    ConfigurationError, or PortInUseError, if it cannot start.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class HistoryServer:
         )
         self.address: Final = self._server.address
         self.first_look: Final = threading.Event()
-        """Set when all folders have been looked at once."""
+        """Event that is set when all folders have been read once."""
         self._is_closing: Final = threading.Event()
         self._server.start()
         self._thread: Final = start_thread("headrace-history-refresh", self._refresh_forever)
 
     def close(self) -> None:
-        """End; what was seen is kept for the next start. Idempotent."""
+        """End the server; the list of archives is stored for the next start. Idempotent."""
         self._is_closing.set()
         self._server.close()
         self._thread.join(_CLOSE_TIMEOUT_S)
@@ -89,14 +89,14 @@ class HistoryServer:
             try:
                 self._catalog.refresh()
             except Exception:
-                _LOG.exception("the archives could not be looked at; the next round tries again")
+                _LOG.exception("the archives could not be read; the next round tries again")
             self.first_look.set()
             self._is_closing.wait(self._interval_s)
         self._catalog.keep()
 
 
 def archive_folders(settings: Settings) -> tuple[str, ...]:
-    """Return the folders with archives, absolute. ConfigurationError where none is named."""
+    """Return the folders with archives, absolute. ConfigurationError if none is set."""
     text = settings.get_option(HISTORY_DIRECTORIES) or settings.get_option(ARCHIVE_DIRECTORY)
     names = [name.strip() for name in text.split(",")]
     folders = tuple(dict.fromkeys(file_systems.absolute_uri(name) for name in names if name))
@@ -104,7 +104,7 @@ def archive_folders(settings: Settings) -> tuple[str, ...]:
         raise ConfigurationError(
             HISTORY_DIRECTORIES.key,
             text,
-            f"name the folders in which clusters write their archives ('{ARCHIVE_DIRECTORY.key}')",
+            f"set the folders to which clusters write their archives ('{ARCHIVE_DIRECTORY.key}')",
         )
     return folders
 
@@ -113,11 +113,11 @@ def _rules_of(settings: Settings) -> RetentionRules:
     count = settings.get_option(HISTORY_RETAINED_JOBS)
     if count == 0 or count < -1:
         raise ConfigurationError(
-            HISTORY_RETAINED_JOBS.key, count, "at least one archive is kept, or -1 for all"
+            HISTORY_RETAINED_JOBS.key, count, "it must be at least 1, or -1 for all"
         )
     age = settings.get_option(HISTORY_RETAINED_TTL)
     if age is not None and age.total_seconds() <= 0:
-        raise ConfigurationError(HISTORY_RETAINED_TTL.key, age, "an age is longer than 0")
+        raise ConfigurationError(HISTORY_RETAINED_TTL.key, age, "it must be longer than 0")
     return RetentionRules(
         count,
         None if age is None else age.total_seconds() * 1000,

@@ -23,16 +23,16 @@ from headrace.rest.models.vertices import MetricsHistoryInfo
 
 _LOG: Final = logging.getLogger(__name__)
 _WAITING_MAX: Final = 100
-"""Jobs that wait for their archive: more than a store that hangs may keep in memory."""
+"""Maximum number of jobs that wait for their archive, as a hanging store must not fill the memory."""
 _NAME_LENGTH_MAX: Final = 1_000
 _PLAIN_MAX: Final = 5_000
-"""Answers of an archive that is not compressed, and so has the form of Flink's archives as it is."""
+"""Maximum number of answers in an uncompressed archive, which has exactly the form of Flink's archives."""
 
 
 class JobArchivist:
-    """Used on one loop; archives are rendered and written by a thread, one after another.
+    """Writer of archives. Used on one loop; a thread renders and writes archives, one after another.
 
-    An archive is whole or not there, and none replaces another. One that cannot be written is told in the log, once;
+    An archive is complete or absent, and none replaces another. A failure to write one is logged, once;
     nothing else depends on it.
     """
 
@@ -59,10 +59,10 @@ class JobArchivist:
         return len(self._waiting)
 
     def archive(self, job: EndedJob, metrics_history: MetricsHistoryInfo) -> None:
-        """Write the archive of a job when those before it are written."""
+        """Write the archive of a job after the earlier ones."""
         if len(self._waiting) >= _WAITING_MAX:
             _LOG.warning(
-                "job %s gets no archive: %d others wait for theirs in %s",
+                "job %s gets no archive: %d other archives are still waiting to be written to %s",
                 job.details.job_id,
                 len(self._waiting),
                 self._folder,
@@ -86,8 +86,10 @@ class JobArchivist:
             try:
                 await self._run_blocking("headrace-archive", write)
             except Exception as error:
-                # Whatever it is: the job has ended, and the cluster goes on.
-                _LOG.warning("job %s has no archive: %s", job.details.job_id, error)
+                # Any error: the job has ended, and the cluster continues.
+                _LOG.warning(
+                    "the archive of job %s could not be written: %s", job.details.job_id, error
+                )
             finally:
                 self._waiting.popleft()
 
@@ -97,7 +99,7 @@ class JobArchivist:
         uri = file_systems.child_uri(self._folder, job_id)
         token = UniqueId.generate(self._random).hex()
         if not file_systems.put_if_absent(uri, content, token):
-            _LOG.warning("job %s has an archive already, which stays: %s", job_id, uri)
+            _LOG.warning("job %s has an archive already, which is kept: %s", job_id, uri)
             return
         _LOG.info("the archive of job %s is %s (%d bytes)", job_id, uri, len(content))
 

@@ -1,7 +1,7 @@
-"""JobHistory: the part of a cluster's host that remembers: metrics of jobs over time, and archives of ended jobs.
+"""JobHistory: records metrics of jobs over time, and writes archives of ended jobs; a part of a cluster's host.
 
-It has a thread of its own, so that neither the control plane nor REST waits for it. It looks at running jobs every few
-seconds, and less often where looking takes long, so that this never costs more than a small share of the time.
+It has a thread of its own, so that neither the control plane nor REST waits for it. It reads running jobs every few
+seconds, and less often if reading takes long, so that this never takes more than a small share of the time.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 SAMPLE_INTERVAL_MS: Final = 5_000
 _PAUSE_FACTOR: Final = 50
-"""Pause after a look at all jobs, in times of what the look took: 2 % of the time at most."""
+"""Pause after reading all jobs, as a multiple of the reading time, which is so at most 2 % of the time."""
 _PAUSE_MAX_MS: Final = 60_000.0
 _ASK_TIMEOUT_S: Final = 10.0
 _JOBS_MAX: Final = 100
-"""Jobs whose metrics over time are kept, ended ones included; the oldest go first."""
+"""Maximum number of jobs, including ended ones, whose metrics are kept; the oldest are dropped first."""
 _STOP_TIMEOUT_S: Final = 5.0
 _NO_ANSWER: Final = (HeadraceError, TimeoutError, RuntimeError)
 CLOSE_TIMEOUT_S: Final = 10.0
 
 
 class JobHistory:
-    """One per cluster. `job_ended` is told of each job that has ended; `watch` begins to look at running ones."""
+    """History of one cluster. Call `job_ended` for each job that has ended; `watch` begins to read running ones."""
 
     def __init__(self, settings: Settings, clock: Clock, random: SeededRandom) -> None:
         self._clock: Final = clock
@@ -54,9 +54,9 @@ class JobHistory:
         self._archivist: JobArchivist | None = None
 
     def watch(self, dispatcher: DispatcherGateway, control_loop: asyncio.AbstractEventLoop) -> None:
-        """Look at the jobs of a cluster from now on; its gateway is called on `control_loop`.
+        """Read the jobs of a cluster from now on; its gateway is called on `control_loop`.
 
-        Nothing is looked at where nobody could ask for it: without REST, and without archives.
+        Nothing is read if neither REST nor archives use it.
         """
         if not self._folder and not self._settings.get_option(REST_ENABLED):
             return
@@ -72,11 +72,11 @@ class JobHistory:
         self._thread.loop.call_soon_threadsafe(begin)
 
     def stop_watching(self) -> None:
-        """Ask the cluster nothing any more; before it is closed."""
+        """Stop reading the cluster; call this before the cluster is closed."""
         self._thread.run(self._stop_watching(), _STOP_TIMEOUT_S)
 
     def job_ended(self, job: EndedJob) -> None:
-        """Archive a job; from any thread, returns at once."""
+        """Archive a job that has ended; from any thread, returns at once."""
         self._thread.loop.call_soon_threadsafe(self._job_ended, job)
 
     async def metrics_of(self, job_id: JobId) -> "MetricsHistoryInfo":
@@ -133,8 +133,8 @@ class JobHistory:
             try:
                 await self._look(dispatcher, control_loop)
             except _NO_ANSWER as error:
-                # A cluster that is busy or has ended: the next look tells.
-                _LOG.debug("jobs could not be looked at: %s", error)
+                # A cluster that is busy or has ended: the next attempt shows which.
+                _LOG.debug("jobs could not be read: %s", error)
             took_ms = self._clock.monotonic_ms() - began_ms
             pause_ms = max(SAMPLE_INTERVAL_MS, min(_PAUSE_MAX_MS, took_ms * _PAUSE_FACTOR))
             await asyncio.sleep(pause_ms / 1000)
@@ -149,8 +149,8 @@ class JobHistory:
             try:
                 details = await run_on_loop(asked, control_loop, _ASK_TIMEOUT_S)
             except _NO_ANSWER as error:
-                # A job that has gone meanwhile or is busy: the others are looked at all the same.
-                _LOG.debug("job %s could not be looked at: %s", job.job_id, error)
+                # A job that has gone meanwhile or is busy: the others are read nevertheless.
+                _LOG.debug("job %s could not be read: %s", job.job_id, error)
             else:
                 self._looked_at(details)
 

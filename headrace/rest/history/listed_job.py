@@ -1,6 +1,6 @@
-"""ListedJob: a job as lists show it, and as an application, read from the line that its archive has of it.
+"""ListedJob: a job in lists, also as an application, read from the job's line in its archive.
 
-Applications are made from what archives say of jobs, so that older archives, which know of none, have them too.
+Applications are made from the archived jobs, so that older archives, which have no applications, show them too.
 Source: Flink 2.3's HistoryServer, whose web UI begins with the list of applications.
 """
 
@@ -20,7 +20,7 @@ _OVERVIEW_BYTES_MAX: Final = 10_000
 
 
 class ListedJob(msgspec.Struct, frozen=True, rename="kebab"):
-    """A job in lists: the fields of `models.jobs.JobOverviewInfo`, as they are read."""
+    """A job in lists: the fields of `models.jobs.JobOverviewInfo`."""
 
     jid: str
     name: str
@@ -36,20 +36,23 @@ class ListedJob(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def checked_overview(archive: StoredArchive, overview: bytes) -> ListedJob:
-    """Return the line of a job, which is data of whoever wrote the archive. DamagedArchiveError."""
+    """Return the line of a job; the writer of the archive is not trusted.
+
+    DamagedArchiveError if the line is invalid.
+    """
     if len(overview) > _OVERVIEW_BYTES_MAX:
-        raise DamagedArchiveError(archive.uri, "the line of its job is too long")
+        raise DamagedArchiveError(archive.uri, "the line of the job is too long")
     try:
         shown = msgspec.json.decode(overview, type=ListedJob)
     except DECODE_ERRORS as error:
-        raise DamagedArchiveError(archive.uri, "the line of its job cannot be read") from error
+        raise DamagedArchiveError(archive.uri, "the line of the job cannot be read") from error
     if shown.jid != archive.job:
-        raise DamagedArchiveError(archive.uri, f"it is of another job, {shown.jid[:32]}")
+        raise DamagedArchiveError(archive.uri, f"the archive is of another job, {shown.jid[:32]}")
     return shown
 
 
 class _Timestamps(msgspec.Struct, frozen=True):
-    """A part of a job's details: the moment at which it had each status."""
+    """Part of a job's details: the time of each status."""
 
     timestamps: dict[str, int]
 
@@ -61,14 +64,14 @@ def application_list(jobs: Iterable[ListedJob]) -> bytes:
 
 
 def archived_application(job: ListedJob, details: bytes) -> ApplicationDetails:
-    """Return the application of a job. `details`: the JSON of the job's page, data of whoever wrote the archive.
+    """Return the application of a job. `details`: the JSON of the job's page, which is not trusted.
 
-    NotFoundError where that cannot be read.
+    NotFoundError if it cannot be read.
     """
     try:
         found = msgspec.json.decode(details, type=_Timestamps)
     except DECODE_ERRORS as error:
-        raise NotFoundError(f"The archive of job {job.jid} does not tell its times") from error
+        raise NotFoundError(f"The archive of job {job.jid} does not contain its times") from error
     return application_with_job(_details_of(job), found.timestamps)
 
 

@@ -1,7 +1,7 @@
-"""MetricsHistory: how a job's vertices did over time, in a bounded number of points. Pure.
+"""MetricsHistory: metrics of a job's vertices over time, in a bounded number of points. Pure.
 
-Whatever the length of the job, a vertex has at most POINTS_MAX points: when they are full, every other one goes and the
-next are taken half as often.
+Whatever the length of the job, a vertex has at most POINTS_MAX points: when they are full, every other one is dropped
+and the next ones are taken half as often.
 """
 
 import math
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 POINTS_MAX: Final = 200
 _POINTS_MIN: Final = 20
 _ALL_POINTS: Final = 20_000
-"""Points of all vertices together: a job with very many of them has fewer each."""
+"""Maximum number of points of all vertices together: a job with very many vertices has fewer points for each."""
 _UNKNOWN: Final = math.nan
 _COLUMN_COUNT: Final = 5
 
 
 class _Series:
-    """Points of one vertex in columns; NaN where nothing was known."""
+    """Points of one vertex in columns; NaN if a value is unknown."""
 
     def __init__(self, name: str, length: int) -> None:
         self.name: Final = name
@@ -40,7 +40,7 @@ class _Series:
 
 
 class MetricsHistory:
-    """Points of one job. `interval_ms`: how far points are apart at the beginning, at least."""
+    """Points of one job. `interval_ms`: minimum distance between points at the beginning."""
 
     def __init__(self, interval_ms: int) -> None:
         self._interval_ms = interval_ms
@@ -48,7 +48,7 @@ class MetricsHistory:
         self._series: dict[str, _Series] = {}
 
     def add(self, now_ms: int, details: JobDetails, *, is_last: bool = False) -> None:
-        """Take a point, unless the last one is too near; `is_last`: at the end of the job, however near."""
+        """Add a point, unless the last one is too close; `is_last`: add it in any case, at the end of the job."""
         times = self._times_ms
         if times and not is_last and now_ms - times[-1] < self._interval_ms:
             return

@@ -9,8 +9,8 @@ ARCHIVE_DIRECTORY: Final = ConfigOption(
     "jobmanager.archive.fs.dir",
     str,
     "",
-    "Folder, local or of an object store, in which a cluster writes one file for each job that has ended. Unset: none "
-    "is written.",
+    "Folder, local or of an object store, in which a cluster writes one file for each job that has ended. Unset: no "
+    "file is written.",
 )
 HISTORY_DIRECTORIES: Final = ConfigOption(
     "historyserver.archive.fs.dir",
@@ -22,7 +22,7 @@ HISTORY_REFRESH_INTERVAL: Final = ConfigOption(
     "historyserver.archive.fs.refresh-interval",
     timedelta,
     timedelta(seconds=10),
-    "Time between two looks of the history server at its folders.",
+    "Interval at which the history server reads its folders.",
     least=timedelta(milliseconds=1),
 )
 HISTORY_RETAINED_JOBS: Final = ConfigOption(
@@ -35,14 +35,14 @@ HISTORY_RETAINED_TTL: Final = ConfigOption[timedelta | None](
     "historyserver.archive.retained-ttl",
     timedelta,
     None,
-    "Age at which the history server deletes an archive. Unset: none is too old.",
+    "Age at which the history server deletes an archive. Unset: archives are not deleted by age.",
 )
 HISTORY_CLEAN_EXPIRED: Final = ConfigOption(
     "historyserver.archive.clean-expired-jobs",
     bool,
     False,
     "Whether jobs whose archives are gone leave the list of the history server at once. Otherwise they stay in it, "
-    "without details, until it starts anew.",
+    "without details, until the server restarts.",
 )
 HISTORY_PORT: Final = ConfigOption(
     "historyserver.web.port",
@@ -54,12 +54,12 @@ HISTORY_ADDRESS: Final = ConfigOption(
     "historyserver.web.address",
     str,
     "127.0.0.1",
-    "Address at which the history server listens. Beyond this host it speaks TLS and asks for the token, always.",
+    "Address at which the history server listens. Beyond this host it always uses TLS and requires the token.",
 )
 HISTORY_WORK_DIRECTORY: Final = ConfigOption(
     "historyserver.web.tmpdir",
     str,
     "",
-    "Folder of this machine in which the history server keeps the list of what it has seen, so that it starts "
+    "Folder of this machine in which the history server stores the list of known archives, so that it starts "
     "quickly. Unset: `history` in HEADRACE_HOME or `~/.headrace`.",
 )

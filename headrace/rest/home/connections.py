@@ -1,10 +1,9 @@
 """Connection files, from which clients learn the address and the token of a cluster: `<home>/clusters/<port>.json`.
 
-A cluster writes its file when its REST endpoint listens, and removes it when it ends. Home is HEADRACE_HOME, or
-`.headrace` in the user's own folder. The file holds the token, so it is for its owner alone, and so is its folder; a
-file that others could have read or written is not followed. For a cluster on another machine the file is copied into
-the same folder under any name, or its token is given in HEADRACE_TOKEN, which counts before that of a file that was
-found.
+A cluster writes its file when its REST endpoint listens, and removes the file when it ends. Home is HEADRACE_HOME, or
+`.headrace` in the user's own folder. The file contains the token, so that only its owner may access it and its folder;
+a file that others could have read or written is not used. For a cluster on another machine the file is copied into the
+same folder under any name, or its token is set in HEADRACE_TOKEN, which overrides the token of a file.
 """
 
 import contextlib
@@ -41,55 +40,55 @@ from headrace.rest.options import REST_ADDRESS, REST_PORT
 
 TOKEN_VARIABLE: Final = "HEADRACE_TOKEN"
 DASHBOARD_SUFFIX: Final = ".html"
-"""Ending of the page beside a connection file with which a browser is signed in; it goes with the file."""
+"""Suffix of the page next to a connection file that signs a browser in; it is deleted with the file."""
 CERTIFICATE_SUFFIX: Final = ".pem"
-"""Ending of the certificate beside a connection file; it goes with the file, too."""
+"""Suffix of the certificate next to a connection file; it is deleted with the file."""
 _DEFAULT_PORT: Final = 8081
 _FILES_MAX: Final = 1_000
 _CLOCK_MARGIN_MS: Final = 60_000
-"""A process that began so much later than a cluster has its number now; less may be a clock that was set meanwhile."""
+"""A process that started later than a cluster by more than this has reused its pid; less may be a clock change."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 Notify = Callable[[str], None]
 
 
 class ClusterConnection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Content of a connection file; clients without one have the address alone.
+    """Content of a connection file; a client without a file has only the address.
 
-    `ca_file` is a PEM file with the certificates that an https address is checked against; unset: those of the system.
+    `ca_file` is a PEM file with the certificates that verify an https address; unset: those of the system.
     In the file its path is relative to the file, so that both may be copied to another host.
     """
 
     address: str
-    """Such as http://127.0.0.1:8081."""
+    """Address, such as http://127.0.0.1:8081."""
     token: str = ""
     pid: int = 0
-    """Process that ends with the cluster; 0 where it is on another machine."""
+    """Process that ends with the cluster; 0 if it is on another machine."""
     name: str = ""
     started: int = 0
-    """Epoch milliseconds."""
+    """Time of the start, epoch ms."""
     ca_file: str = ""
     is_history: bool = False
-    """Whether it is a history server, which is found without its address only where no cluster is."""
+    """True for a history server, which clients without an address use only if there is no cluster."""
     is_session: bool = False
-    """Whether it takes jobs of any client until it is stopped; others belong to the program that started them."""
+    """True if the cluster accepts jobs of any client until it is stopped; other clusters belong to their program."""
     start_ticks: int = 0
-    """Start of the process in ticks of the kernel, which tells it from a later one with its number; 0: not known."""
+    """Start of the process in kernel ticks, which distinguishes it from a later one with the same pid; 0: unknown."""
     cluster_id: str = ""
-    """The cluster that drivers with high availability lead one after another, or stand by to lead; else empty."""
+    """Id of the cluster that drivers with high availability lead in turn, or wait to lead; else empty."""
     epoch: int = 0
-    """Number of its leadership; 0 while such a driver stands by.
+    """Epoch of the driver's leadership; 0 while such a driver stands by.
 
     It is larger than those of all leaders before, unless somebody has emptied the storage.
     """
 
     def __repr__(self) -> str:
-        """Show all but the token."""
+        """Return a text of all fields but the token."""
         return f"ClusterConnection({self.address!r}, name={self.name!r}, pid={self.pid})"
 
 
 class FoundConnection(msgspec.Struct, frozen=True):
-    """A connection, and the place that its token is from: a file, a variable, or nothing."""
+    """A connection, and the origin of its token: a file, a variable, or nothing."""
 
     connection: ClusterConnection
     token_from: str = ""
@@ -104,7 +103,7 @@ def connections_folder() -> Path:
 def write_connection(connection: ClusterConnection) -> Path:
     """Write the file of a cluster in place of an earlier one for the same port, and return its path.
 
-    ConnectionFileError where the folder is not the user's own alone; HomeFolderError where none can be made.
+    ConnectionFileError if others can access the folder; HomeFolderError if it cannot be created.
     """
     folder = connections_folder()
     file = folder / f"{port_of(connection.address)}.json"
@@ -116,7 +115,7 @@ def write_connection(connection: ClusterConnection) -> Path:
 
 
 def remove_connection(file: Path) -> None:
-    """Remove the file that this process has written; one that a later cluster wrote in its place stays."""
+    """Remove the file that this process has written; a file that a later cluster wrote in its place stays."""
     with contextlib.suppress(ConnectionFileError, OSError):
         connection = read_connection(file)
         if connection.pid == os.getpid():
@@ -124,7 +123,7 @@ def remove_connection(file: Path) -> None:
 
 
 def _delete(file: Path, connection: ClusterConnection) -> None:
-    """Delete a file, unless a new cluster has just put its own in place."""
+    """Delete a file, unless a new cluster has just replaced it."""
     with contextlib.suppress(FileNotFoundError):
         if read_connection(file) == connection:
             for suffix in (DASHBOARD_SUFFIX, CERTIFICATE_SUFFIX):
@@ -133,7 +132,7 @@ def _delete(file: Path, connection: ClusterConnection) -> None:
 
 
 def address_of(settings: Settings) -> str | None:
-    """Return `host:port` or the URL that the settings name, None where they name none; `rest.address` may be either."""
+    """Return the `host:port` or URL in the settings, None if they have none; `rest.address` may be either."""
     host = settings.get_option(REST_ADDRESS)
     if host is not None and ("://" in host or "]:" in host or host.count(":") == 1):
         return host
@@ -146,7 +145,7 @@ def address_of(settings: Settings) -> str | None:
             raise ConfigurationError(
                 REST_PORT.key,
                 settings.get_option(REST_PORT),
-                "a client needs the one port at which the cluster listens",
+                "a client needs a single port, at which the cluster listens",
             )
         port = ports[0]
     return join_host_port(host or "127.0.0.1", port)
@@ -155,9 +154,9 @@ def address_of(settings: Settings) -> str | None:
 def find_connection(address: str | None, notify: Notify) -> FoundConnection:
     """Return the connection to the cluster at `address` (`host:port` or a URL), or to the only one of this machine.
 
-    Drivers of one cluster with high availability are one cluster, and the one that leads it is meant.
-    Files of clusters whose process is gone are removed, with a word to `notify`. An address without a file is taken as
-    it is. HEADRACE_TOKEN, if it is set, is the token. NoClusterError; SeveralClustersError; ConnectionFileError;
+    Drivers of one cluster with high availability count as one cluster, and the leader is returned. Files of ended
+    clusters are removed, and `notify` is called with a line about it. An address without a file is used
+    unchanged. HEADRACE_TOKEN, if it is set, is the token. NoClusterError; SeveralClustersError; ConnectionFileError;
     ClusterRestartingError.
     """
     found, refused = live_connections(notify)
@@ -175,12 +174,12 @@ def find_connection(address: str | None, notify: Notify) -> FoundConnection:
 
 
 def connection_in(file: Path) -> FoundConnection:
-    """Return the connection of a file. ConnectionFileError; FileNotFoundError."""
+    """Return the connection of a file. ConnectionFileError if it cannot be used; FileNotFoundError."""
     return FoundConnection(read_connection(file), str(file), file)
 
 
 def find_named(name: str, notify: Notify) -> FoundConnection:
-    """Return the connection of the cluster of this machine that was started under `name`.
+    """Return the connection of the cluster of this machine that was started with the name `name`.
 
     NoSuchClusterError; SeveralClustersError; ConnectionFileError; ClusterRestartingError.
     """
@@ -189,7 +188,7 @@ def find_named(name: str, notify: Notify) -> FoundConnection:
 
 
 def find_session(name: str | None, notify: Notify) -> FoundConnection:
-    """Return the connection of the session of this machine with this name, or of the only one.
+    """Return the connection of this machine's session cluster with this name, or of the only one.
 
     NoSuchClusterError; SeveralClustersError; ConnectionFileError; ClusterRestartingError.
     """
@@ -218,14 +217,14 @@ def _only_one(
 
 
 def _others_away(found: list[FoundConnection]) -> list[Supervision]:
-    """Return the clusters that start again. One that was found is back, also before its supervisor knows."""
+    """Return the supervisions of clusters that are restarting, except those whose cluster was found."""
     return restarting([one.connection.pid for one in found])
 
 
 def _refuse_several(found: list[FoundConnection], away: list[Supervision]) -> None:
-    """Raise SeveralClustersError where another cluster may be meant, or one whose driver is being started again.
+    """Raise SeveralClustersError if another cluster may be meant, including one whose driver is being restarted.
 
-    Not where that one has high availability: then the driver that was found leads it, or it stands by.
+    A restarting driver with high availability does not count if the found driver leads the same cluster or stands by.
     """
     returning = [one for one in away if not one.keeps_jobs]
     if len(found) + len(returning) > 1:
@@ -235,11 +234,14 @@ def _refuse_several(found: list[FoundConnection], away: list[Supervision]) -> No
 
 
 def _returning_line(supervision: Supervision) -> str:
-    return f"{supervision.name}, which process {supervision.pid} starts again"
+    return f"{supervision.name}, which process {supervision.pid} is restarting"
 
 
 def _refuse_restarting(away: list[Supervision]) -> None:
-    """Raise ClusterRestartingError where the cluster that is meant comes back by itself, and SeveralClustersError."""
+    """Raise ClusterRestartingError if the requested cluster is restarting.
+
+    SeveralClustersError if several may be meant.
+    """
     if len(away) > 1:
         raise SeveralClustersError([_returning_line(one) for one in away])
     if away:
@@ -247,10 +249,10 @@ def _refuse_restarting(away: list[Supervision]) -> None:
 
 
 def _leaders(found: list[FoundConnection]) -> list[FoundConnection]:
-    """Return one driver of each cluster: of several that say that they lead, the one with the newest lease.
+    """Return one driver of each cluster: of several that claim to lead, the one with the newest lease.
 
-    Epochs begin again in a storage folder that was emptied: of two drivers with the same epoch the one that started
-    last leads. A frozen one of a larger epoch, from before that, is taken for the leader for as long as it lives.
+    Epochs begin again in a storage folder that was emptied: of two drivers with the same epoch the later started
+    one leads. A frozen driver with a larger epoch, from before that, counts as the leader for as long as it lives.
     """
     newest: dict[str, FoundConnection] = {}
     for one in sorted(found, key=lambda each: (each.connection.epoch, each.connection.started)):
@@ -259,7 +261,7 @@ def _leaders(found: list[FoundConnection]) -> list[FoundConnection]:
 
 
 def has_ended(found: FoundConnection) -> bool:
-    """Return whether the cluster of a connection is known to be gone: its file is, or its process."""
+    """Return whether a connection's cluster is known to be gone, as its file or its process is gone."""
     if found.file is None:
         return False
     try:
@@ -276,17 +278,17 @@ def has_ended(found: FoundConnection) -> bool:
 
 
 def live_addresses() -> list[str]:
-    """Return `host:port` of the clusters that a client would find; for the completion of command lines."""
+    """Return `host:port` of the clusters that a client would find, for shell completion."""
     with contextlib.suppress(OSError, ConnectionFileError):
         return [_authority(one.connection.address) for one in live_connections(lambda _: None)[0]]
     return []
 
 
 def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[ConnectionFileError]]:
-    """Return the connections of clusters that live, and what is wrong with files that are not followed.
+    """Return the connections of running clusters, and the errors of files that are not used.
 
-    Files of clusters whose process is gone are removed, with a word to `notify`. ConnectionFileError where the folder
-    is not the user's own alone.
+    Files of ended clusters are removed, and `notify` is called with a line about it. ConnectionFileError if others
+    can access the folder.
     """
     folder = connections_folder()
     if not folder.is_dir():
@@ -294,7 +296,7 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
     _refuse_shared_folder(folder)
     found: list[FoundConnection] = []
     refused: list[ConnectionFileError] = []
-    # What somebody said for this command counts before what lies about.
+    # A token set for this command overrides files.
     token = _given_token()
     for file in sorted(folder.glob("*.json"))[:_FILES_MAX]:
         if file.name.startswith("."):
@@ -319,7 +321,7 @@ def live_connections(notify: Notify) -> tuple[list[FoundConnection], list[Connec
 
 
 def _given_token() -> str:
-    # Blanks around it are of the file that it was read from.
+    # Blanks around the token come from the file that it was read from.
     return os.environ.get(TOKEN_VARIABLE, "").strip()
 
 
@@ -331,12 +333,12 @@ def _connection_to(
         if _place(one.connection.address) == wanted:
             return one
     for error in refused:
-        # A file that could be read by others is no reason to go on without a token.
+        # A file that others could read must not be silently replaced by no token.
         if error.file.stem == str(wanted[1]):
             raise error
     token = _given_token()
     if "://" not in address:
-        # A token does not travel in clear text over a network.
+        # A token must not be sent in clear text over a network.
         scheme = "https" if token and not is_loopback(wanted[0]) else "http"
         address = f"{scheme}://{address}"
     return FoundConnection(
@@ -345,12 +347,12 @@ def _connection_to(
 
 
 def read_connection(file: Path) -> ClusterConnection:
-    """Read a file that its owner alone could read and write. ConnectionFileError; FileNotFoundError."""
+    """Read a file that only its owner could read and write. ConnectionFileError; FileNotFoundError."""
     try:
         connection = msgspec.json.decode(read_private_file(file), type=ClusterConnection)
         port_of(connection.address)
     except (*DECODE_ERRORS, ConfigurationError) as error:
-        raise ConnectionFileError(file, f"it is damaged: {error}") from error
+        raise ConnectionFileError(file, f"the file is damaged: {error}") from error
     if connection.ca_file:
         return structs.replace(connection, ca_file=str(file.parent / connection.ca_file))
     return connection
@@ -362,12 +364,12 @@ def _refuse_shared_folder(folder: Path) -> None:
         raise ConnectionFileError(folder, f"another user ({status.st_uid}) owns the folder")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConnectionFileError(
-            folder, "others than its owner may look into the folder: chmod 700"
+            folder, "users other than its owner may access the folder: chmod 700"
         )
 
 
 def _is_dead(connection: ClusterConnection) -> bool:
-    # Of a cluster on another machine nobody here knows the process.
+    # The process of a cluster on another machine is unknown here.
     if connection.pid <= 0 or not is_loopback(_place(connection.address)[0]):
         return False
     if connection.start_ticks:
@@ -377,24 +379,24 @@ def _is_dead(connection: ClusterConnection) -> bool:
     try:
         os.kill(connection.pid, 0)
     except (ProcessLookupError, PermissionError):
-        # Nobody has its number any more, or another user does, who could not have written the file.
+        # No process has its pid any more, or one of another user, who could not have written the file.
         return True
     except OverflowError:
         return False
     if not start_ticks(connection.pid):
-        # It has ended, and its parent has not looked at that yet; unless nobody here tells of any process.
+        # It has ended, and its parent has not reaped it yet; unless processes cannot be inspected here.
         return start_ticks(os.getpid()) != 0
     began_ms = process_start_ms(connection.pid)
     return 0 < connection.started < began_ms - _CLOCK_MARGIN_MS
 
 
 def port_of(address: str) -> int:
-    """Return the port of an address. ConfigurationError where it is none."""
+    """Return the port of an address. ConfigurationError if there is none."""
     return _place(address)[1]
 
 
 def _place(address: str) -> tuple[str, int]:
-    """Return host and port, with one name for this machine's loopback."""
+    """Return host and port, with one common name for this machine's loopback."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     try:
         port = parts.port or _PORTS.get(parts.scheme)

@@ -1,7 +1,7 @@
-"""ProcessFile: what a process says of itself to the user's commands, in `<home>/<folder>/<process>.json`.
+"""ProcessFile: describes a process to the user's commands, in `<home>/<folder>/<process>.json`.
 
-It is for what has no REST endpoint, and with that no connection file: standbys and supervisors. The file counts for as
-long as its process lives.
+It is used by processes without a REST endpoint, and so without a connection file: standbys and supervisors. The file
+is valid as long as its process lives.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class ProcessEntry(msgspec.Struct, frozen=True):
-    """Content of such a file: the name under which commands know the process, and its start, which is its own alone."""
+    """Content of such a file: the process's name for commands, and its start, which identifies the process."""
 
     name: str
     pid: int
     start_ticks: int
     started: int
-    """Epoch milliseconds."""
+    """Time of the start, epoch ms."""
 
 
 EntryT = TypeVar("EntryT", bound=ProcessEntry)
 
 
 class ProcessFile:
-    """The file of this process in one folder of home, with the facts that its entries begin with."""
+    """The file of this process in one folder of home, with the common fields of its entries."""
 
     def __init__(self, folder: str, name: str) -> None:
         self.name: Final = name
@@ -52,33 +52,33 @@ class ProcessFile:
         self._file: Final = headrace_home() / folder / f"{self.pid}.json"
 
     def write(self, entry: ProcessEntry) -> None:
-        """Write it in place of an earlier one. HomeFolderError."""
+        """Write the entry in place of an earlier one. HomeFolderError if that fails."""
         with writing_in_home():
             private_folder(headrace_home())
             private_folder(self._file.parent)
             write_private_file(self._file, msgspec.json.encode(entry))
 
     def show(self, entry: ProcessEntry) -> None:
-        """Write it, if that is possible: only commands look at it."""
+        """Write the entry if possible; a failure is only logged, as only commands read the file."""
         try:
             self.write(entry)
         except HomeFolderError as error:
             _LOG.warning(
-                "'headrace cluster list' does not show process %d of '%s': %s",
+                "'headrace cluster list' cannot show process %d of '%s': %s",
                 self.pid,
                 self.name,
                 error,
             )
 
     def remove(self) -> None:
-        """Remove it, if it is there."""
-        # Where home cannot be used, nothing was written.
+        """Remove the file, if it exists."""
+        # If home cannot be used, nothing was written.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._file.unlink()
 
 
 def live_entries(folder: str, kind: type[EntryT]) -> list[EntryT]:
-    """Return the entries of processes that live; files of those that have ended are removed."""
+    """Return the entries of live processes; files of ended processes are removed."""
     found: list[EntryT] = []
     for file in sorted((headrace_home() / folder).glob("[0-9]*.json"))[:_FILES_MAX]:
         entry = _read(file, kind)

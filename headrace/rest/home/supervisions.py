@@ -1,6 +1,6 @@
-"""Supervision: a supervisor of this machine and its driver, as commands see them in `<home>/supervisors`.
+"""Supervision: describes a supervisor on this machine and its driver to commands, in `<home>/supervisors`.
 
-While a driver is started again it has no connection file: this entry says then that the cluster comes back by itself.
+While a driver restarts it has no connection file: this entry then shows that the cluster will be back.
 """
 
 from collections.abc import Collection
@@ -16,27 +16,27 @@ _FOLDER: Final = "supervisors"
 
 
 class Supervision(ProcessEntry, frozen=True):
-    """The work of a supervisor; `pid` is its own process, and `name` that of the cluster."""
+    """Entry of a supervisor; `pid` is the supervisor's process, and `name` that of the cluster."""
 
     is_session: bool
-    """Whether it supervises a session; else an application."""
+    """True if it supervises a session; else it supervises an application."""
     log_folder: str = ""
     keeps_jobs: bool = False
-    """Whether jobs go on under the next driver, as with high availability."""
+    """True if jobs continue under the next driver, as with high availability."""
     driver_pid: int = 0
-    """Process of the driver that runs, or starts; 0 between two."""
+    """Process of the running or starting driver; 0 between two drivers."""
     driver_start_ticks: int = 0
     ended: int = 0
-    """Epoch milliseconds at which the driver before ended; 0 once the next one has started."""
+    """Time in epoch ms at which the last driver ended; 0 once the next one has started."""
 
     @property
     def kind(self) -> str:
-        """The word for its cluster."""
+        """Return the word for its kind of cluster."""
         return "session" if self.is_session else "application"
 
     @property
     def is_restarting(self) -> bool:
-        """Whether its driver is gone, and the next one has not started yet."""
+        """Return whether its driver is gone, and the next one has not started yet."""
         return bool(self.ended) or start_ticks(self.driver_pid) != self.driver_start_ticks
 
 
@@ -53,20 +53,20 @@ class SupervisionFile:
         )
 
     def driver_starts(self, pid: int) -> None:
-        """Show the process that starts."""
+        """Record the process of a starting driver."""
         self._show(driver_pid=pid, driver_start_ticks=start_ticks(pid))
 
     def driver_runs(self) -> None:
-        """Show that it has started."""
+        """Record that the driver has started."""
         self._show(ended=0)
 
     def driver_ended(self) -> None:
-        """Show that it is gone; the cluster is away since the first of several that fail in a row."""
+        """Record that the driver is gone; after several failures in a row the time of the first one counts."""
         since = self._entry.ended or SystemClock().now_ms()
         self._show(driver_pid=0, driver_start_ticks=0, ended=since)
 
     def remove(self) -> None:
-        """Remove it, if it is there."""
+        """Remove the file, if it exists."""
         self._file.remove()
 
     def _show(self, **changes: int) -> None:
@@ -75,19 +75,19 @@ class SupervisionFile:
 
 
 def live_supervisions() -> list[Supervision]:
-    """Return what the supervisors of this machine do; files of those that have ended are removed."""
+    """Return the entries of this machine's supervisors; files of ended ones are removed."""
     return live_entries(_FOLDER, Supervision)
 
 
 def restarting(shown_pids: Collection[int] = ()) -> list[Supervision]:
-    """Return the supervisions whose driver starts again, unless it is one of the processes that are shown anyway."""
+    """Return the supervisions whose driver is restarting, unless its process is shown already."""
     return [
         one for one in live_supervisions() if one.is_restarting and one.driver_pid not in shown_pids
     ]
 
 
 def supervision_of(driver_pid: int, driver_start_ticks: int) -> Supervision | None:
-    """Return the supervision of this driver, if there is one: not of another machine's that has the same number."""
+    """Return the supervision of this driver, or None; the start distinguishes it from another process with its pid."""
     driver = (driver_pid, driver_start_ticks)
     found = (
         one for one in live_supervisions() if (one.driver_pid, one.driver_start_ticks) == driver

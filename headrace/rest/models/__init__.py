@@ -1,6 +1,6 @@
-"""Bodies of requests and answers, as Flink's REST API spells them.
+"""Bodies of requests and answers, with the names of Flink's REST API.
 
-Duty: one pydantic model per shape; names of fields become JSON names by the base that a model has.
-Neighbours: `handlers` fill them from messages of `gateways`; the OpenAPI page is made from them.
-Start reading: `spelling`.
+Duty: one pydantic model per shape; the base of a model turns names of fields into JSON names.
+Neighbours: `handlers` fill the models from messages of `gateways`; the OpenAPI page is made from them.
+Start reading: `base_models`.
 """

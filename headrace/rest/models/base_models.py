@@ -1,4 +1,4 @@
-"""Bases of the REST models: Flink spells JSON names in kebab, camel or snake case, each shape in one of them."""
+"""Bases of the REST models: Flink uses JSON names in kebab, camel or snake case, one of them per shape."""
 
 from typing import Annotated, Any, Final
 
@@ -9,7 +9,7 @@ from headrace.core.ids import ID_PATTERN
 
 NOT_A_NUMBER: Final = "NaN"
 WHOLE_ID: Final = f"^{ID_PATTERN}$"
-"""Pattern of a text that is an id: in paths, queries and bodies."""
+"""Pattern of a text that is an id, in paths, queries and bodies."""
 
 
 def _kebab(name: str) -> str:
@@ -21,7 +21,7 @@ def _is_none(value: Any) -> bool:
 
 
 KEBAB: Final = ConfigDict(alias_generator=_kebab, populate_by_name=True, extra="ignore")
-"""Spelling of dataclasses in the place of KebabModels where answers have thousands: made in a third of the time."""
+"""Configuration of dataclasses that replace KebabModels in answers with thousands: created in a third of the time."""
 
 
 class KebabModel(BaseModel):
@@ -43,7 +43,7 @@ class SnakeModel(BaseModel):
 
 
 def _boolean(value: Any) -> bool:
-    """Take what Flink's mapper takes: booleans, whole numbers, and the words true and false."""
+    """Return a boolean from a value that Flink's mapper accepts: a boolean, whole number, or `true` or `false`."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if isinstance(value, int):
@@ -52,18 +52,18 @@ def _boolean(value: Any) -> bool:
 
 
 RequestedBoolean = Annotated[bool, BeforeValidator(_boolean)]
-"""A boolean of a request's body. Pydantic's own reading takes `t`, `yes` and `on` for true, too."""
+"""A boolean of a request's body. Pydantic's own parser also accepts `t`, `yes` and `on` as true."""
 
 
 def left_out() -> Any:
-    """Return the default of a field that is not there when it is None."""
+    """Return the default of a field that is absent if it is None."""
     return Field(default=None, exclude_if=_is_none)
 
 
 Milliseconds = Annotated[
     int, Field(description="epoch milliseconds; -1: not yet, 0: never entered")
 ]
-"""A moment."""
+"""A time in epoch milliseconds."""
 
 TriggerId = Annotated[str, WithJsonSchema({"type": "string", "pattern": WHOLE_ID})]
-"""The caller's own id of an operation; its handler says what is wrong with it."""
+"""The caller's own id of an operation; the handler checks it."""

@@ -19,7 +19,7 @@ ClassName = Literal["in_progress", "completed", "failed"]
 
 
 class CheckpointStatisticsCounts(SnakeModel):
-    """Numbers of checkpoints, savepoints included."""
+    """Numbers of checkpoints, including savepoints."""
 
     restored: int
     total: int
@@ -29,7 +29,7 @@ class CheckpointStatisticsCounts(SnakeModel):
 
 
 class Stats(SnakeModel):
-    """Spread of a figure over checkpoints or subtasks; percentiles are `NaN` where there is none."""
+    """Distribution of a figure over checkpoints or subtasks; percentiles are `NaN` if there are no values."""
 
     min: int
     max: int
@@ -42,7 +42,7 @@ class Stats(SnakeModel):
 
 
 class CheckpointStatisticsSummary(SnakeModel):
-    """Spreads over the completed checkpoints."""
+    """Distributions over the completed checkpoints."""
 
     checkpointed_size: Stats
     state_size: Stats
@@ -69,7 +69,7 @@ class CheckpointFigures(SnakeModel):
 
 
 class Checkpoint(CheckpointFigures):
-    """One checkpoint. `tasks` is filled in its own answer only."""
+    """One checkpoint. `tasks` is only filled in the answer for a single checkpoint."""
 
     class_name: ClassName = Field(serialization_alias="className")
     is_savepoint: bool
@@ -84,7 +84,7 @@ class Checkpoint(CheckpointFigures):
 
 
 class RestoredCheckpointStatistics(SnakeModel):
-    """The snapshot that the job went on from."""
+    """The snapshot from which the job was restored."""
 
     id: int
     restore_timestamp: Milliseconds
@@ -93,7 +93,7 @@ class RestoredCheckpointStatistics(SnakeModel):
 
 
 class LatestCheckpoints(SnakeModel):
-    """The newest one of each kind."""
+    """The newest checkpoint of each kind."""
 
     completed: Checkpoint | None
     savepoint: Checkpoint | None
@@ -102,7 +102,7 @@ class LatestCheckpoints(SnakeModel):
 
 
 class CheckpointingStatistics(SnakeModel):
-    """All that is remembered of a job's checkpoints, newest first."""
+    """All recorded checkpoints of a job, newest first."""
 
     counts: CheckpointStatisticsCounts
     summary: CheckpointStatisticsSummary
@@ -111,7 +111,7 @@ class CheckpointingStatistics(SnakeModel):
 
 
 class CheckpointPhases(SnakeModel):
-    """Milliseconds of a subtask's snapshot."""
+    """Durations of the phases of a subtask's snapshot, in milliseconds."""
 
     sync: int
     # `async` is a word of the language.
@@ -128,7 +128,7 @@ class Alignment(SnakeModel):
 
 
 class SubtaskCheckpointStatistics(SnakeModel):
-    """A subtask's part; one that has not answered has class name, index and status alone."""
+    """A subtask's part; a subtask that has not answered only has class name, index and status."""
 
     class_name: Literal["completed", "pending"] = Field(serialization_alias="className")
     index: int
@@ -145,14 +145,14 @@ class SubtaskCheckpointStatistics(SnakeModel):
 
 
 class CheckpointPhaseStats(SnakeModel):
-    """Spreads of the phases."""
+    """Distributions of the phases."""
 
     sync: Stats
     asynchronous: Stats = Field(serialization_alias="async")
 
 
 class AlignmentStats(SnakeModel):
-    """Spreads of the alignment."""
+    """Distributions of the alignment."""
 
     buffered: Stats
     processed: Stats
@@ -161,7 +161,7 @@ class AlignmentStats(SnakeModel):
 
 
 class SubtaskSummary(SnakeModel):
-    """Spreads over the subtasks of a vertex."""
+    """Distributions over the subtasks of a vertex."""
 
     checkpointed_size: Stats
     state_size: Stats
@@ -179,7 +179,7 @@ class VertexCheckpoint(CheckpointFigures):
 
 
 class Externalization(SnakeModel):
-    """Whether checkpoints outlive their job."""
+    """Retention of checkpoints after the end of their job."""
 
     enabled: bool
     delete_on_cancellation: bool
@@ -206,14 +206,14 @@ class CheckpointConfigInfo(SnakeModel):
 
 
 class CheckpointTriggerRequest(CamelModel):
-    """A checkpoint that is asked for. INCREMENTAL is refused."""
+    """Request for a checkpoint. INCREMENTAL is refused."""
 
     checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
     trigger_id: TriggerId | None = None
 
 
 class SavepointTriggerRequest(KebabModel):
-    """A savepoint that is asked for."""
+    """Request for a savepoint."""
 
     target_directory: str | None = None
     cancel_job: RequestedBoolean = False
@@ -224,7 +224,7 @@ class SavepointTriggerRequest(KebabModel):
 
 
 class StopRequest(CamelModel):
-    """A job is to end with a savepoint. `drain`: event time goes to its end before."""
+    """Request to stop a job with a savepoint. `drain`: event time advances to its end before."""
 
     target_directory: str | None = None
     drain: RequestedBoolean = False
@@ -233,35 +233,35 @@ class StopRequest(CamelModel):
 
 
 class SavepointDisposalRequest(KebabModel):
-    """A savepoint is to be deleted."""
+    """Request to delete a savepoint."""
 
     savepoint_path: str
     trigger_id: TriggerId | None = Field(default=None, validation_alias="triggerId")
 
 
 class SavepointOutcome(KebabModel):
-    """Place of a savepoint, or why there is none."""
+    """Location of a savepoint, or the failure."""
 
     location: str | None = left_out()
     failure_cause: FailureCause | None = left_out()
 
 
 class SavepointOperationResult(SnakeModel):
-    """State and outcome of a savepoint that was asked for."""
+    """Status and outcome of a requested savepoint."""
 
     status: OperationStatus
     operation: SavepointOutcome | None
 
 
 class CheckpointOutcome(CamelModel):
-    """Id of a checkpoint, or why there is none."""
+    """Id of a checkpoint, or the failure."""
 
     checkpoint_id: int | None = left_out()
     failure_cause: FailureCause | None = left_out()
 
 
 class CheckpointOperationResult(SnakeModel):
-    """State and outcome of a checkpoint that was asked for."""
+    """Status and outcome of a requested checkpoint."""
 
     status: OperationStatus
     operation: CheckpointOutcome | None

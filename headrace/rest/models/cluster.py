@@ -8,17 +8,17 @@ from headrace.rest.models.base_models import CamelModel, KebabModel, SnakeModel,
 
 
 class ErrorBody(SnakeModel):
-    """Body of every answer that is no success."""
+    """Body of every answer that is an error."""
 
     errors: list[str]
 
 
 class Empty(SnakeModel):
-    """The two characters `{}`."""
+    """An empty object, `{}`."""
 
 
 class Features(KebabModel):
-    """Pages that a dashboard shows. Headrace's own field: `web_spark`, that of Spark."""
+    """Pages that a dashboard shows. Headrace's own field: `web_spark`, the page of Spark."""
 
     web_submit: bool
     web_cancel: bool
@@ -28,7 +28,7 @@ class Features(KebabModel):
 
 
 class DashboardConfiguration(KebabModel):
-    """Configuration that a dashboard asks for first."""
+    """Configuration that a dashboard requests first."""
 
     refresh_interval: int
     timezone_name: str
@@ -41,7 +41,7 @@ class DashboardConfiguration(KebabModel):
 class ClusterOverview(KebabModel):
     """Numbers of the cluster's parts.
 
-    Headrace's own field: `taskmanagers_decommissioned`, how many of them the host takes away soon.
+    Headrace's own field: `taskmanagers_decommissioned`, the number of TaskManagers that the host will remove soon.
     """
 
     taskmanagers: int
@@ -57,14 +57,14 @@ class ClusterOverview(KebabModel):
 
 
 class Setting(SnakeModel):
-    """One setting; the value of a secret one is `******`."""
+    """One setting; the value of a secret setting is `******`."""
 
     key: str
     value: str
 
 
 class InterpreterInfo(SnakeModel):
-    """The interpreter, in the place where Flink shows its JVM."""
+    """The Python interpreter, in the place where Flink shows its JVM."""
 
     version: str
     arch: str
@@ -106,14 +106,14 @@ class ThreadDump(CamelModel):
 
 
 class ProfilingRequest(SnakeModel):
-    """A profile to take, of so many seconds."""
+    """Request for a profile; the duration is in seconds."""
 
     mode: Literal["CPU", "ALLOC", "LOCK", "WALL", "ITIMER"]
     duration: int = Field(ge=1)
 
 
 class Profiling(CamelModel):
-    """A profile of a process; `outputFile` is there once it has FINISHED."""
+    """A profile of a process; `outputFile` is present once the profile has FINISHED."""
 
     status: Literal["RUNNING", "FINISHED", "FAILED"]
     mode: Literal["CPU", "ALLOC", "LOCK", "WALL", "ITIMER"]
@@ -131,14 +131,14 @@ class ProfilingList(CamelModel):
 
 
 class DataSet(CamelModel):
-    """A result that a job left to the cluster."""
+    """A result that a job left in the cluster."""
 
     id: str
     is_complete: bool
 
 
 class DataSetList(CamelModel):
-    """All results that jobs left to the cluster."""
+    """All results that jobs left in the cluster."""
 
     data_sets: list[DataSet]
 
@@ -162,13 +162,13 @@ class AggregatedMetric(SnakeModel):
 
 
 class TriggerAnswer(KebabModel):
-    """Name of an operation that goes on, to ask for its result with."""
+    """Id of a running operation, for requests for its result."""
 
     request_id: str
 
 
 class SessionRequest(SnakeModel):
-    """The token, with which a browser signs in."""
+    """The token with which a browser signs in."""
 
     token: str = Field(max_length=4096)
 

@@ -9,7 +9,7 @@ from headrace.rest.models.jobs import Plan
 
 
 class JarEntry(SnakeModel):
-    """A way into a program."""
+    """An entry point of a program."""
 
     name: str
     description: str | None
@@ -32,20 +32,20 @@ class JarList(SnakeModel):
 
 
 class JarUploadForm(SnakeModel):
-    """A form with one part, which has the name of a file that ends with .py, .zip or .whl."""
+    """A form with one part, whose file name ends with .py, .zip or .whl."""
 
     jarfile: bytes
 
 
 class JarUploaded(SnakeModel):
-    """A program that is kept; the last part of `filename` is its id."""
+    """A stored program; the last part of `filename` is its id."""
 
     filename: str
     status: str = "success"
 
 
 class JarPlanRequest(CamelModel):
-    """A program that is to be planned."""
+    """Request to plan a program."""
 
     entry_class: str | None = None
     program_args_list: list[str] | None = Field(default=None, max_length=10_000)
@@ -55,7 +55,7 @@ class JarPlanRequest(CamelModel):
 
 
 class JarRunRequest(JarPlanRequest):
-    """A program that is to be run."""
+    """Request to run a program."""
 
     allow_non_restored_state: RequestedBoolean | None = None
     savepoint_path: str | None = None
@@ -64,14 +64,14 @@ class JarRunRequest(JarPlanRequest):
 
 
 class JarRun(CamelModel):
-    """The first job of a program that runs."""
+    """The first job of a running program."""
 
     jobid: str
     application_id: str
 
 
 class JarApplication(SnakeModel):
-    """A program that runs, by the id of its first job."""
+    """A running program, with the id of its first job."""
 
     applicationid: str
 

@@ -1,6 +1,6 @@
-"""The stream of bytes in which Flink's Java client reads a failure, written without Java.
+"""Serialises failures as Java objects for Flink's Java client, without Java.
 
-That client takes an outcome whose failure has no such stream for a broken answer, and asks again until its time is up.
+Without such bytes the client takes an outcome with a failure for a broken answer, and retries until its timeout.
 Source: Java Object Serialization Specification, chapter 6; Flink SerializedThrowable.
 """
 
@@ -24,18 +24,18 @@ _SHORT_SIZE_MAX: Final = 0xFFFF
 
 
 def serialized_throwable(class_name: str, text: str) -> str:
-    """Return an exception of Flink that says `text` and prints as it, of an error of the class, in base64."""
+    """Return a Flink exception in base64, with the text `text`, for an error of the class `class_name`."""
     message = text.partition("\n")[0]
     return base64.b64encode(
         _STREAM + _OBJECT + _CLASSES
-        # Fields from the topmost class on: of Throwable its cause, message, stack and those it suppressed.
+        # Fields from the topmost class on: those of Throwable are its cause, message, stack and suppressed exceptions.
         + _NULL + _text(message) + _NULL + _NULL + _END
         + _text(text) + _text(class_name) + _NULL
     ).decode("ascii")  # fmt: skip
 
 
 def _text(value: str) -> bytes:
-    """Return a text as Java stores it: without code points of four bytes, which Java spells in another way."""
+    """Return a text in Java's serialised form, without code points of four bytes, which Java encodes differently."""
     encoded = "".join("?" if one == "\0" or one > "\uffff" else one for one in value).encode(
         "utf-8", "replace"
     )
@@ -52,7 +52,7 @@ def _name(value: str) -> bytes:
 def _described(
     name: str, version: int, flags: int, fields: Sequence[tuple[str, str]], above: bytes
 ) -> bytes:
-    """Return a class: its fields with their types, all of them references, and the class `above` it."""
+    """Return a class: its fields with their types, all of them references, and its superclass `above`."""
     described = b"".join(
         kind[:1].encode("ascii") + _name(field) + _text(kind) for field, kind in fields
     )

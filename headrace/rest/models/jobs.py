@@ -13,7 +13,7 @@ from headrace.rest.models.java_throwable import serialized_throwable
 
 
 class JobIdWithStatus(SnakeModel):
-    """A job in the shortest list."""
+    """A job with id and status only."""
 
     id: str
     status: str
@@ -80,7 +80,7 @@ class JobVertexInfo(SnakeModel):
 
 
 class PlanInputInfo(SnakeModel):
-    """An edge of the plan. `num`: its place among the inputs of its consumer."""
+    """An edge of the plan. `num`: its position among the inputs of its consumer."""
 
     num: int
     id: str
@@ -110,13 +110,13 @@ class Plan(SnakeModel):
 
 
 class JobPlanInfo(SnakeModel):
-    """A job's graph, by itself."""
+    """Answer with a job's graph only."""
 
     plan: Plan
 
 
 class JobDetailsInfo(KebabModel):
-    """A job with its vertices, sources first. `timestamps` has every status, with 0 where it was never entered."""
+    """A job with its vertices, sources first. `timestamps` has every status, with 0 for one that was never entered."""
 
     jid: str
     application_id: str
@@ -138,13 +138,13 @@ class JobDetailsInfo(KebabModel):
 
 
 class JobStatusInfo(SnakeModel):
-    """The status alone."""
+    """Answer with a job's status only."""
 
     status: str
 
 
 class FailureCause(KebabModel):
-    """An error as text, and once more as Flink's Java client reads it."""
+    """An error as text, and in the serialised form for Flink's Java client."""
 
     class_name: str = Field(serialization_alias="class")
     stack_trace: str
@@ -152,18 +152,18 @@ class FailureCause(KebabModel):
     @computed_field(alias="serialized-throwable")
     @property
     def serialized_throwable(self) -> str:
-        """Return the stream that the Java client makes its exception of."""
+        """Return the bytes from which the Java client creates its exception."""
         return serialized_throwable(self.class_name, self.stack_trace)
 
 
 class OperationStatus(SnakeModel):
-    """IN_PROGRESS or COMPLETED."""
+    """Status of an operation: IN_PROGRESS or COMPLETED."""
 
     id: str
 
 
 class JobResultInfo(KebabModel):
-    """A job that has ended. `application_status`: SUCCEEDED, FAILED, CANCELED or UNKNOWN."""
+    """Result of a job that has ended. `application_status`: SUCCEEDED, FAILED, CANCELED or UNKNOWN."""
 
     id: str
     name: str
@@ -193,13 +193,13 @@ class ExecutionConfigInfo(KebabModel):
 
 
 class ReceivedBytes(SnakeModel):
-    """Bytes of a blob that are there: where the next chunk goes on."""
+    """Number of stored bytes of a blob: the offset of the next chunk."""
 
     received: int
 
 
 class JobConfigInfo(KebabModel):
-    """A job's settings. `settings` is ours: all of them, secrets masked."""
+    """A job's settings. `settings` is Headrace's own field: all settings, secrets masked."""
 
     jid: str
     name: str
@@ -208,7 +208,7 @@ class JobConfigInfo(KebabModel):
 
 
 class JobExceptionInfo(CamelModel):
-    """One failure. A failure of the job as a whole has no task."""
+    """One failure. A failure of the whole job has no task."""
 
     exception_name: str
     stacktrace: str
@@ -220,26 +220,26 @@ class JobExceptionInfo(CamelModel):
 
 
 class RootJobExceptionInfo(JobExceptionInfo):
-    """A failure that something restarted for, and those that came with it."""
+    """A failure that caused a restart, and the failures that came with it."""
 
     concurrent_exceptions: list[JobExceptionInfo]
 
 
 class ExceptionHistory(SnakeModel):
-    """Failures, newest first. `truncated`: there were more."""
+    """Failures, newest first. `truncated`: there are more."""
 
     entries: list[RootJobExceptionInfo]
     truncated: bool
 
 
 class JobExceptions(CamelModel):
-    """All failures that are remembered."""
+    """All recorded failures."""
 
     exception_history: ExceptionHistory
 
 
 class AccumulatorInfo(SnakeModel):
-    """One sum that a job's functions publish."""
+    """One accumulator of a job's functions."""
 
     name: str
     type: str
@@ -247,7 +247,7 @@ class AccumulatorInfo(SnakeModel):
 
 
 class JobAccumulators(KebabModel):
-    """All sums that a job's functions publish."""
+    """All accumulators of a job's functions."""
 
     job_accumulators: list[AccumulatorInfo] = Field(default_factory=list)
     user_task_accumulators: list[AccumulatorInfo]
@@ -255,13 +255,13 @@ class JobAccumulators(KebabModel):
 
 
 class ClientHeartbeat(CamelModel):
-    """A client's word that it waits for a job, and until when it does; epoch milliseconds."""
+    """Sign of life of a client that waits for a job, and the time until which it is valid, in epoch milliseconds."""
 
     expired_timestamp: int
 
 
 class ApplicationFacts(KebabModel):
-    """Facts of an application that both lists and details have."""
+    """Fields of an application in both lists and details."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""Shapes of the state browser, which are Headrace's own: operators, sizes, rows, and edits into a new savepoint."""
+"""Shapes of the state browser, which is Headrace's own: operators, sizes, rows, and edits into a new savepoint."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,9 +17,9 @@ EDITS_MAX = 1_000
 
 
 class StateSnapshot(KebabModel):
-    """A snapshot of the job whose state can be looked at. `kind`: checkpoint, savepoint, or restored.
+    """A snapshot of the job whose state can be shown. `kind`: checkpoint, savepoint, or restored.
 
-    `savepoint-format`: CANONICAL or NATIVE, null for checkpoints. `problem`: why it cannot be looked at, or null.
+    `savepoint-format`: CANONICAL or NATIVE, null for checkpoints. `problem`: why it cannot be shown, or null.
     """
 
     id: int
@@ -32,7 +32,7 @@ class StateSnapshot(KebabModel):
 
 
 class StateOperator(KebabModel):
-    """An operator that may keep state. `vertex` is null, and `size` and `rows` are known, in a snapshot."""
+    """An operator that may keep state. `vertex` is null in a snapshot; `size` and `rows` are only known there."""
 
     id: str
     uid: str
@@ -45,10 +45,10 @@ class StateOperator(KebabModel):
 
 
 class StateInfo(KebabModel):
-    """Operators of a running job, or of one of its snapshots, and the snapshots that there are.
+    """Operators of a running job, or of one of its snapshots, and the existing snapshots.
 
-    `snapshot`: the id of the snapshot that was asked for, null for the running job. `problem`: why its operators cannot
-    be told, or null. `savepoint-directory`: the folder of new savepoints, null where none is set.
+    `snapshot`: the id of the requested snapshot, null for the running job. `problem`: why its operators are
+    unknown, or null. `savepoint-directory`: the folder of new savepoints, null if none is set.
     """
 
     jid: str
@@ -69,7 +69,7 @@ class StateSubtask(KebabModel):
 
 
 class StateKeyGroup(KebabModel):
-    """Part of a state that lies in one key group."""
+    """Part of a state in one key group."""
 
     key_group: int
     subtask: int
@@ -78,7 +78,7 @@ class StateKeyGroup(KebabModel):
 
 
 class StateKey(KebabModel):
-    """Part of a state that belongs to one key, as Python prints it."""
+    """Part of a state of one key, which is shown as Python prints it."""
 
     key: str
     rows: int
@@ -86,10 +86,10 @@ class StateKey(KebabModel):
 
 
 class StateTimers(KebabModel):
-    """Timers of one domain: when the next one is due, and how many are due within 1 s, 10 s and so on.
+    """Timers of one domain: the time of the next one, and how many are due within 1 s, 10 s and so on.
 
-    Where the watermark is not known, as in a snapshot, all of event time are `later`; those of processing time are due
-    from `taken-at` on.
+    If the watermark is unknown, as in a snapshot, all timers of event time are `later`; those of processing time are
+    due from `taken-at` on.
     """
 
     domain: str
@@ -101,12 +101,12 @@ class StateFiguresInfo(KebabModel):
     """Sizes of one state over all subtasks.
 
     `size`: bytes of its rows in Arrow, or of its files in a snapshot. Key groups, keys, timers and the oldest window
-    are counted from its rows, also in a snapshot, whose files are read for some seconds. `is-partial`: not all rows
-    were counted. Of states in RocksDB's own files, and where keys are pickles in a snapshot, less is known: `rows` is
-    null where RocksDB's files do not tell it.
+    are counted from its rows; in a snapshot its files are read for some seconds. `is-partial`: not all rows
+    were counted. For states in RocksDB's own files, and for pickled keys in a snapshot, less is known: `rows` is
+    null if RocksDB's files do not contain the number.
 
-    `unreadable`: columns of pickles, which REST does not load. `is-waiting`: it lies in the restored checkpoint, and no
-    record has asked for it since. Skews are the largest over the mean, by bytes; null where nothing is known.
+    `unreadable`: pickled columns, which REST does not load. `is-waiting`: the state is in the restored checkpoint, and
+    no record has accessed it since. Skews are the largest over the mean, by bytes; null if unknown.
     """
 
     table: str
@@ -130,7 +130,7 @@ class StateFiguresInfo(KebabModel):
 
 
 class OperatorState(KebabModel):
-    """States of one operator with their sizes. `taken-at`: when the last subtask counted them."""
+    """States of one operator with their sizes. `taken-at`: time at which the last subtask counted them."""
 
     id: str
     title: str
@@ -141,7 +141,7 @@ class OperatorState(KebabModel):
 
 
 class StateColumn(KebabModel):
-    """A column of rows. `is-readable` is false for pickles, of which the bytes are shown."""
+    """A column of rows. `is-readable` is false for pickles, whose bytes are shown."""
 
     name: str
     type: str
@@ -149,7 +149,7 @@ class StateColumn(KebabModel):
 
 
 class StateRow(KebabModel):
-    """Values of a row, one per column. `cut`: the columns of which the beginning is shown only."""
+    """Values of a row, one per column. `cut`: the columns whose values are shortened."""
 
     subtask: int
     values: list[Any]
@@ -157,7 +157,7 @@ class StateRow(KebabModel):
 
 
 class StateRows(KebabModel):
-    """Rows of one state. `notes`: what was left out, in sentences; empty where all rows are here."""
+    """Rows of one state. `notes`: sentences about omitted rows; empty if all rows are included."""
 
     table: str
     state: str
@@ -170,8 +170,8 @@ class StateRows(KebabModel):
 class StateEdit(KebabModel):
     """One change of an operator's state, by key.
 
-    `set` gives a state's value of a key, `delete` removes what the state keeps of it, `delete-key` what all states,
-    windows and timers of the operator keep of it. Keys and values are JSON values, as rows show them.
+    `set` sets a key's value in a state, `delete` removes the key from the state, `delete-key` removes the key from all
+    states, windows and timers of the operator. Keys and values are JSON values, as in shown rows.
     """
 
     action: Literal["set", "delete", "delete-key"]
@@ -182,7 +182,7 @@ class StateEdit(KebabModel):
 
 
 class StateEditRequest(KebabModel):
-    """Edits of a snapshot, which is named by its id. `reason` is kept in the new savepoint."""
+    """Edits of the snapshot with an id. `reason` is stored in the new savepoint."""
 
     snapshot: Annotated[int, Field(ge=0, le=2**63 - 1)]
     reason: str = Field(min_length=1, max_length=1_000)
@@ -204,7 +204,7 @@ class StateChangeInfo(KebabModel):
 
 
 class StateEditOutcome(KebabModel):
-    """Place of the new savepoint and what has changed in it, or why there is none."""
+    """Location of the new savepoint and its changes, or the failure."""
 
     location: str | None = left_out()
     changes: list[StateChangeInfo] | None = left_out()
@@ -212,7 +212,7 @@ class StateEditOutcome(KebabModel):
 
 
 class StateEditOperationResult(SnakeModel):
-    """State and outcome of edits that were asked for."""
+    """Status and outcome of requested edits."""
 
     status: OperationStatus
     operation: StateEditOutcome | None

@@ -17,7 +17,7 @@ class ResourceInfo(CamelModel):
 
 
 class HardwareInfo(CamelModel):
-    """The machine; memory in bytes."""
+    """Hardware of the machine; memory in bytes."""
 
     cpu_cores: float
     physical_memory: int
@@ -41,9 +41,9 @@ class MemoryConfiguration(CamelModel):
 
 
 class HeldInterpreterLock(CamelModel):
-    """The C code of `function` has held the interpreter lock of a TaskManager for `duration` milliseconds by now.
+    """The C code of `function` has held the interpreter lock of a TaskManager for `duration` milliseconds so far.
 
-    `function`: name, file and line in the user's code; empty where no stack tells.
+    `function`: name, file and line in the user's code; empty if no stack shows it.
     """
 
     duration: int
@@ -51,10 +51,10 @@ class HeldInterpreterLock(CamelModel):
 
 
 class TaskManagerOverviewInfo(CamelModel):
-    """One TaskManager. `time_since_last_heartbeat` is a moment, whatever its name.
+    """One TaskManager. `time_since_last_heartbeat` is a point in time, despite its name.
 
-    Headrace's own fields: `held_interpreter_lock`, why a TaskManager that is alive does not answer; `decommissioned`,
-    why the host takes it away soon, so that its jobs are leaving it.
+    Headrace's own fields: `held_interpreter_lock`, why a live TaskManager does not answer; `decommissioned`,
+    why the host will remove it soon, so that its jobs are leaving it.
     """
 
     id: str
@@ -80,7 +80,7 @@ class TaskManagerList(SnakeModel):
 
 
 class AllocatedSlot(CamelModel):
-    """A slot that a job has."""
+    """A slot that is allocated to a job."""
 
     job_id: str
     resource: ResourceInfo

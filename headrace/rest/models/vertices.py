@@ -1,4 +1,4 @@
-"""Shapes of vertices and subtasks: attempts, times, back pressure, flame graphs, and our own metrics over time."""
+"""Shapes of vertices and subtasks: attempts, times, back pressure, flame graphs, and Headrace's metrics over time."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Attempt(KebabModel):
 
 
 class Spread(SnakeModel):
-    """Spread of a figure over the subtasks of a vertex."""
+    """Distribution of a figure over the subtasks of a vertex."""
 
     min: float
     max: float
@@ -46,7 +46,7 @@ class Spread(SnakeModel):
 
 
 class Aggregated(KebabModel):
-    """Spreads of the I/O metrics and of the times in each state."""
+    """Distributions of the I/O metrics and of the times in each state."""
 
     metrics: dict[str, Spread]
     status_duration: dict[str, Spread]
@@ -65,7 +65,7 @@ class JobVertexDetailsInfo(CamelModel):
 
 
 class SubtaskTime(SnakeModel):
-    """Moments at which a subtask's attempt entered its states."""
+    """Times at which a subtask's attempt entered its states."""
 
     subtask: int
     endpoint: str
@@ -74,7 +74,7 @@ class SubtaskTime(SnakeModel):
 
 
 class SubtaskTimes(SnakeModel):
-    """Moments of all subtasks of a vertex."""
+    """Times of all subtasks of a vertex."""
 
     id: str
     name: str
@@ -97,7 +97,7 @@ class VertexTaskManager(KebabModel):
 
 
 class VertexTaskManagers(SnakeModel):
-    """A vertex by TaskManager."""
+    """The subtasks of a vertex by TaskManager."""
 
     id: str
     name: str
@@ -118,7 +118,7 @@ class SubtaskBackPressure(CamelModel):
 
 
 class BackPressure(SnakeModel):
-    """Back pressure of a vertex. `status`: `ok`, or `deprecated` while nothing was measured."""
+    """Back pressure of a vertex. `status`: `ok`, or `deprecated` if nothing was measured."""
 
     status: str
     backpressure_level: str = Field(serialization_alias="backpressureLevel")
@@ -128,7 +128,7 @@ class BackPressure(SnakeModel):
 
 
 class VertexFlameGraphNode(SnakeModel):
-    """A frame; `value`: number of samples that it was seen in."""
+    """A frame; `value`: number of samples that contain it."""
 
     name: str
     value: int
@@ -136,21 +136,21 @@ class VertexFlameGraphNode(SnakeModel):
 
 
 class VertexFlameGraph(CamelModel):
-    """Samples of a vertex. `end_timestamp`: -1 the vertex has ended, -2 this is switched off, -3 no samples yet."""
+    """Samples of a vertex. `end_timestamp`: -1 the vertex has ended, -2 flame graphs are off, -3 no samples yet."""
 
     end_timestamp: int
     data: VertexFlameGraphNode | None = left_out()
 
 
 class VertexAccumulators(KebabModel):
-    """Sums of a vertex."""
+    """Accumulators of a vertex."""
 
     id: str
     user_accumulators: list[dict[str, str]]
 
 
 class SubtaskAccumulators(KebabModel):
-    """Sums of one subtask."""
+    """Accumulators of one subtask."""
 
     subtask: int
     attempt: int
@@ -159,7 +159,7 @@ class SubtaskAccumulators(KebabModel):
 
 
 class SubtasksAccumulators(KebabModel):
-    """Sums of each subtask of a vertex."""
+    """Accumulators of each subtask of a vertex."""
 
     id: str
     parallelism: int
@@ -167,7 +167,7 @@ class SubtasksAccumulators(KebabModel):
 
 
 class AttemptAccumulators(KebabModel):
-    """Sums of one attempt of a subtask."""
+    """Accumulators of one attempt of a subtask."""
 
     subtask: int
     attempt: int
@@ -189,7 +189,7 @@ class SplitWatermark:
 class SubtaskWatermarks:
     """Event time of a running subtask; watermarks are null before the first.
 
-    Of sources: `idle_time`, since the last record or the start, and `records_read`; null of others.
+    For sources only: `idle_time`, since the last record or the start, and `records_read`; else null.
     """
 
     vertex: str
@@ -211,7 +211,7 @@ class JobWatermarks(KebabModel):
 
 
 class VertexMetricsHistory(KebabModel):
-    """Points of one vertex, one for each timestamp; null where nothing was known.
+    """Points of one vertex, one for each timestamp; null if a value is unknown.
 
     `busy` and `back-pressured`: milliseconds per second, the mean of its subtasks. `watermark-lag`: milliseconds by
     which its watermark was behind.
@@ -227,7 +227,7 @@ class VertexMetricsHistory(KebabModel):
 
 
 class MetricsHistoryInfo(KebabModel):
-    """Metrics of a job over time. `interval`: milliseconds between two points, at least."""
+    """Metrics of a job over time. `interval`: minimum time between two points, in milliseconds."""
 
     jid: str
     interval: int

@@ -1,6 +1,6 @@
-"""FormParser: reads a form of files (multipart/form-data) as its bytes come, whole files in no one's memory. Pure.
+"""FormParser: parses a form of files (multipart/form-data) as its bytes arrive, without holding files in memory. Pure.
 
-Parameters of headers are read here, not by the module `email`, which is made for mail: it decodes by whatever codec a
+Parameters of headers are parsed here, not by the module `email`, which is made for mail: it decodes by any codec that a
 header names, and fails in many ways.
 Source: RFC 2046, section 5.1; RFC 7578; RFC 5987.
 """
@@ -18,7 +18,7 @@ _LINE: Final = b"\r\n"
 _BLANK: Final = b"\r\n\r\n"
 _DASHES: Final = b"--"
 _FOLD: Final = re.compile(r"\r\n(?=[ \t])")
-# Each alternative begins with another character, so that a text of any kind is read in one pass.
+# Each alternative begins with another character, so that any text is parsed in one pass.
 _PARAMETER: Final = re.compile(
     r"""\s*;\s*(?P<name>[^\s;="]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s;"]*))""",
     re.DOTALL,
@@ -27,12 +27,12 @@ _PARAMETERS_END: Final = re.compile(r"[\s;]*\Z")
 
 
 class FormError(ValueError):
-    """The bytes are no form."""
+    """The bytes are not a valid form."""
 
 
 @dataclass(frozen=True)
 class PartBegun:
-    """A field of the form; `file_name` is empty where it is no file."""
+    """A field of the form has begun; `file_name` is empty if it is not a file."""
 
     name: str
     file_name: str
@@ -40,7 +40,7 @@ class PartBegun:
 
 @dataclass(frozen=True)
 class PartBytes:
-    """Bytes of the field that has begun."""
+    """Bytes of the current field."""
 
     content: bytes
 
@@ -53,27 +53,30 @@ class _State(enum.Enum):
     BOUNDARY = "behind a boundary"
     HEADERS = "in the headers of a field"
     CONTENT = "in a field"
-    END = "behind the last field"
+    END = "after the last field"
 
 
 class FormParser:
-    """Takes bytes and returns events; FormError. `boundary` is what the Content-Type of the request names."""
+    """Takes bytes and returns events; FormError if they are invalid.
+
+    `boundary` comes from the request's Content-Type.
+    """
 
     def __init__(self, boundary: bytes) -> None:
         if not 0 < len(boundary) <= _BOUNDARY_MAX:
             raise FormError("the boundary of the form is empty, or too long")
         self._delimiter: Final = _LINE + _DASHES + boundary
-        # The first boundary may stand at the very beginning.
+        # The first boundary may be at the very beginning.
         self._buffer = bytearray(_LINE)
         self._state = _State.BEFORE
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the form has come to its end."""
+        """Return whether the form is complete."""
         return self._state is _State.END
 
     def feed(self, data: bytes) -> list[FormEvent]:
-        """Return what these bytes add."""
+        """Return the events from more bytes."""
         self._buffer += data
         events: list[FormEvent] = []
         while self._step(events):
@@ -81,7 +84,7 @@ class FormParser:
         return events
 
     def _step(self, events: list[FormEvent]) -> bool:
-        """Take one step; False where more bytes are needed for the next."""
+        """Parse one step; return False if the next one needs more bytes."""
         match self._state:
             case _State.BEFORE | _State.CONTENT:
                 return self._content(events)
@@ -95,7 +98,7 @@ class FormParser:
 
     def _content(self, events: list[FormEvent]) -> bool:
         found = self._buffer.find(self._delimiter)
-        # What could be the beginning of a boundary waits for its rest.
+        # Bytes that may begin a boundary wait for the next bytes.
         end = found if found >= 0 else len(self._buffer) - len(self._delimiter) + 1
         if end > 0:
             if self._state is _State.CONTENT:
@@ -116,7 +119,7 @@ class FormParser:
             # The line's end is the first of the two that end headers, where there are none.
             self._state = _State.HEADERS
         else:
-            raise FormError("a boundary of the form goes on with something else")
+            raise FormError("a boundary of the form is not followed by a line end")
         return True
 
     def _headers(self, events: list[FormEvent]) -> bool:
@@ -134,7 +137,7 @@ class FormParser:
 
 
 def boundary_of(content_type: str) -> bytes:
-    """Return the boundary that a Content-Type names. FormError where it is no form's."""
+    """Return the boundary in a Content-Type. FormError if it is not that of a form."""
     if len(content_type) > _CONTENT_TYPE_MAX:
         raise FormError("the Content-Type is too long")
     media_type, parameters = header_parameters(content_type)
@@ -144,11 +147,11 @@ def boundary_of(content_type: str) -> bytes:
     try:
         return boundary.encode("ascii")
     except UnicodeEncodeError as error:
-        raise FormError("the boundary of the form is no ASCII") from error
+        raise FormError("the boundary of the form is not ASCII") from error
 
 
 def header_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """Return the word with which a header begins, and its parameters; words and names in lower case. FormError."""
+    """Return the first word of a header, and its parameters; words and names in lower case. FormError."""
     position = len(value.partition(";")[0])
     word = value[:position].strip().lower()
     found: dict[str, str] = {}
@@ -174,7 +177,7 @@ def _begun(headers: bytes) -> PartBegun:
 
 
 def _file_name(parameters: dict[str, str]) -> str:
-    """Return the name of a file: of two, the one that tells its encoding, which is read as UTF-8 (RFC 5987)."""
+    """Return the name of a file; of two, the one with an encoding, which is read as UTF-8 (RFC 5987)."""
     encoded = parameters.get("filename*")
     if encoded is None:
         return parameters.get("filename", "")
@@ -182,5 +185,8 @@ def _file_name(parameters: dict[str, str]) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Return a quoted text as it was meant; a backslash before any other sign is one of a Windows path."""
+    """Return a quoted text unquoted.
+
+    A backslash before any character but a quote or backslash is part of a Windows path.
+    """
     return text.replace("\\\\", "\\").replace('\\"', '"')

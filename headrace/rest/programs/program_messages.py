@@ -8,7 +8,7 @@ import msgspec
 from headrace.graph.job_plan import JobPlan
 
 MESSAGE_LENGTH: Final = struct.Struct("!I")
-"""Length of a message, which comes before it."""
+"""Format of a message's length, which precedes it."""
 PROCESS_MODULE: Final = "headrace.cli.uploaded_program"
 """Module that the process runs."""
 
@@ -16,9 +16,9 @@ PROCESS_MODULE: Final = "headrace.cli.uploaded_program"
 class ProgramRequest(msgspec.Struct, frozen=True):
     """Driver → process: the program at `path` with its arguments and settings.
 
-    `entry_class`: the module to run inside an archive, or Flink's PythonDriver. `job_id`: of its first job, drawn where
-    it is empty. `is_plan`: it is to be planned, and no job is to run. The request comes on the standard input of the
-    process, which ends when that does.
+    `entry_class`: the module to run inside an archive, or Flink's PythonDriver. `job_id`: of its first job; if empty,
+    one is generated. `is_plan`: only plan the program, without running a job. The request comes on the standard input
+    of the process, which ends when its input ends.
     """
 
     path: str
@@ -30,7 +30,7 @@ class ProgramRequest(msgspec.Struct, frozen=True):
 
 
 class ProgramOutcome(msgspec.Struct, frozen=True):
-    """Process → driver: the first job was taken, or the plan was made, or `error` says why not."""
+    """Process → driver: the first job was accepted, or the plan was made, or `error` says why not."""
 
     job_id: str = ""
     plan: JobPlan | None = None

@@ -1,11 +1,11 @@
-"""ProgramRuns: runs uploaded programs, each in a process of its own, and tells what became of its first job.
+"""ProgramRuns: runs each uploaded program in a process of its own, and returns the outcome of its first job.
 
-ProgramService is what the routes work with: the files of programs, and their runs on this very cluster.
+ProgramService is the interface for the routes: the files of programs, and their runs on this cluster.
 
-The driver imports no code of a user. A process has a bounded time, there are only so many at once, and all of them end
-with the cluster, as do the processes that they started: killed when it closes, and by themselves when its process is
-gone, as their standard input ends then.
-Source: Flink JarRunHandler, which runs `main` in the JobManager itself.
+The driver imports no user code. The time and the number of the processes are limited, and all of them end
+with the cluster, as do the processes that they started: they are killed when it closes, and end by themselves when its
+process is gone, as their standard input ends then. Source: Flink JarRunHandler, which runs `main` in the JobManager
+itself.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ WEB_TIMEOUT: Final = ConfigOption(
     "web.timeout",
     timedelta,
     timedelta(minutes=10),
-    "Time for which the process of an uploaded program may run; its jobs go on without it.",
+    "Time for which the process of an uploaded program may run; its jobs continue without it.",
     least=timedelta(milliseconds=1),
 )
 _LOG: Final = logging.getLogger(__name__)
@@ -59,10 +59,10 @@ _TAIL_BYTES: Final = 16_384
 _TAIL_LINES: Final = 25
 _READ_BYTES: Final = 1 << 16
 _LOOK_S: Final = 0.2
-"""Time after which a thread looks whether the process is to be killed, where nothing else wakes it."""
+"""Interval at which a thread checks whether to kill the process, if nothing else wakes it, in seconds."""
 _JOIN_S: Final = 10.0
 _LAST_READS_MAX: Final = 64
-"""Reads of what a process that has ended has left in its pipes; what it started may write there without end."""
+"""Maximum number of reads from the pipes of an ended process, as its children may write there without end."""
 
 
 class ProgramRuns:
@@ -74,24 +74,27 @@ class ProgramRuns:
         # Guards the sets and the flag, which threads of runs change too.
         self._lock: Final = threading.Lock()
         self._runs: Final[set[ProgramRun]] = set()
-        # Those that have not come to their first job.
+        # Processes that have not submitted their first job yet.
         self._starting: Final[set[ProgramRun]] = set()
         self._is_closed = False
 
     async def run(self, request: ProgramRequest) -> ProgramOutcome:
-        """Return what became of a program. BadRequestError with its last lines; UnavailableError where too many run."""
+        """Run a program and return its outcome.
+
+        BadRequestError with its last lines; UnavailableError if too many run.
+        """
         answer: asyncio.Future[ProgramOutcome] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._is_closed:
-                raise UnavailableError("The cluster ends, and runs no program any more.")
+                raise UnavailableError("The cluster is ending, and no longer runs programs.")
             if len(self._starting) >= _STARTING_MAX:
                 raise UnavailableError(
-                    f"{_STARTING_MAX} programs are being started; ask again a little later."
+                    f"{_STARTING_MAX} programs are being started; try again a little later."
                 )
             if len(self._runs) >= _PROCESSES_MAX:
                 raise UnavailableError(
-                    f"{_PROCESSES_MAX} programs go on after their first job; ask again when some have ended, which "
-                    f"they do after {WEB_TIMEOUT.key} at the latest."
+                    f"{_PROCESSES_MAX} programs still run after their first job; try again when some have ended, "
+                    f"which happens after {WEB_TIMEOUT.key} at the latest."
                 )
             run = ProgramRun(
                 request, self._clock, self._timeout_ms, answer, self._answered, self._ended
@@ -101,7 +104,7 @@ class ProgramRuns:
         run.start()
         outcome = await answer
         if outcome.error:
-            raise BadRequestError("The program has not come to its first job.", outcome.error)
+            raise BadRequestError("The program did not submit a job.", outcome.error)
         return outcome
 
     def close(self) -> None:
@@ -125,7 +128,7 @@ class ProgramRuns:
 
 
 class ProgramRun:
-    """One process. A thread starts it, reads what it prints and answers, and kills it when its time is over."""
+    """One process. A thread starts it, reads its output and answers, and kills it after its time limit."""
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class ProgramRun:
         self._thread = start_thread("headrace-program", self._body)
 
     def kill(self) -> None:
-        """Have the process killed soon."""
+        """Request that the process is killed soon."""
         self._is_killed.set()
 
     def join(self) -> None:
@@ -166,7 +169,7 @@ class ProgramRun:
             self._run(folder)
         except Exception as error:
             _LOG.exception("an uploaded program could not be run")
-            self._tell(ProgramOutcome(error=f"it could not be started: {error}"))
+            self._tell(ProgramOutcome(error=f"the process could not be started: {error}"))
         finally:
             remove_scratch_folder(folder)
             self._on_ended(self)
@@ -207,7 +210,10 @@ class ProgramRun:
             )
 
     def _watch(self, process: "subprocess.Popen[bytes]", output: int, outcome_end: int) -> None:
-        """Read until the process has ended, or has to; what it started may hold both pipes open for longer."""
+        """Read until the process has ended, or must end.
+
+        Processes that it started may hold both pipes open for longer.
+        """
         tail, outcome = bytearray(), bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(output, selectors.EVENT_READ)
@@ -219,7 +225,7 @@ class ProgramRun:
                     return
                 if self._clock.monotonic_ms() >= self._deadline_ms:
                     seconds = self._timeout_ms / 1000
-                    reason = f"it was ended after {seconds:g} s ({WEB_TIMEOUT.key})"
+                    reason = f"the process was ended after {seconds:g} s ({WEB_TIMEOUT.key})"
                     self._tell(ProgramOutcome(error=_said(tail, reason)))
                     return
                 code = process.poll()
@@ -235,22 +241,24 @@ class ProgramRun:
                         outcome += content
                         self._tell_whole(outcome, tail)
                 if code is not None and (not ready or next(last_reads, None) is None):
-                    self._tell(ProgramOutcome(error=_said(tail, f"it ended with code {code}")))
+                    self._tell(
+                        ProgramOutcome(error=_said(tail, f"the process ended with code {code}"))
+                    )
                     return
 
     def _tell_whole(self, content: bytearray, tail: bytearray) -> None:
-        """Answer with an outcome, if all of it has come."""
+        """Answer with the outcome, if it has arrived completely."""
         begin = MESSAGE_LENGTH.size
         if len(content) < begin or len(content) - begin < MESSAGE_LENGTH.unpack_from(content)[0]:
             return
         try:
             outcome = msgspec.msgpack.decode(content[begin:], type=ProgramOutcome)
         except DECODE_ERRORS:
-            outcome = ProgramOutcome(error=_said(tail, "its process said nothing that is known"))
+            outcome = ProgramOutcome(error=_said(tail, "the answer of its process is invalid"))
         self._tell(outcome)
 
     def _tell(self, outcome: ProgramOutcome) -> None:
-        """Answer who asked, once; the loop may have ended."""
+        """Answer the waiting request, once; its loop may have ended."""
         self._on_answered(self)
 
         def answer() -> None:
@@ -262,7 +270,7 @@ class ProgramRun:
 
 
 def _said(tail: bytearray, reason: str) -> str:
-    """Return a reason, and the last lines that the process printed."""
+    """Return a reason, followed by the last lines that the process printed."""
     lines = bytes(tail).decode("utf-8", "replace").splitlines()[-_TAIL_LINES:]
     return "\n".join([reason, *lines])
 
@@ -270,13 +278,13 @@ def _said(tail: bytearray, reason: str) -> str:
 def _environment() -> dict[str, str]:
     """Return the environment of a process that has another working folder and finds the same modules."""
     found = [str(Path(entry).resolve()) for entry in sys.path if entry]
-    # A token that the driver was given is for another cluster; this one's is in its connection file.
+    # A token in the driver's environment is for another cluster; this cluster's is in its connection file.
     kept = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
     return {**kept, "PYTHONPATH": os.pathsep.join(found)}
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Kill what is left of the process and of those that it started."""
+    """Kill the process and the processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -291,7 +299,7 @@ _ATTACHED: Final = "execution.attached"
 
 
 class ProgramService:
-    """The programs of the cluster at `address`, whose token their processes find in its connection file."""
+    """The programs of the cluster at `address`, whose token their processes read from its connection file."""
 
     def __init__(self, address: str, settings: Settings, clock: Clock) -> None:
         self.address: Final = address
@@ -301,7 +309,7 @@ class ProgramService:
         self._runs: Final = ProgramRuns(clock, settings.duration_ms(WEB_TIMEOUT))
 
     async def run(self, request: ProgramRequest) -> ProgramOutcome:
-        """Return what became of a program, whose jobs go to this cluster whatever its settings say."""
+        """Run a program and return its outcome; its jobs go to this cluster, whatever its settings say."""
         own = {_TARGET: "remote", _ATTACHED: "false", REST_ADDRESS.key: self.address}
         given = {key: value for key, value in request.settings.items() if key != REST_PORT.key}
         return await self._runs.run(msgspec.structs.replace(request, settings={**given, **own}))

@@ -1,9 +1,9 @@
-"""UploadedPrograms: the files of programs that clients brought, in a folder of the cluster's owner alone.
+"""UploadedPrograms: the files of uploaded programs, in a folder that only the cluster's owner can access.
 
     <folder>/<uuid>_<name>            a program; its file name is its id
-    <folder>/.<uuid>_<name>.partial   one that is being brought
+    <folder>/.<uuid>_<name>.partial   a program that is being uploaded
 
-A name is a plain one: whatever a client calls its file, it lies in the folder, and no link is followed. Blocking.
+Names are sanitised: whatever name a client uses, the file is in the folder, and no link is followed. Blocking.
 Source: Flink JarUploadHandler, JarListHandler.
 """
 
@@ -26,14 +26,14 @@ UPLOAD_DIRECTORY: Final = ConfigOption(
     "web.upload.dir",
     str,
     "",
-    "Folder below which programs are kept that clients upload; it outlives the cluster. Unset: a temporary one, which "
-    "goes with the cluster.",
+    "Folder below which uploaded programs are stored; it outlives the cluster. Unset: a temporary one, which is "
+    "deleted with the cluster.",
 )
 UPLOAD_SIZE_MAX: Final = ConfigOption(
     "headrace.web.upload.size-max",
     SizeBytes,
     SizeBytes(1 << 30),
-    "Bytes of all uploaded programs together. One of them may have `rest.server.max-content-length`.",
+    "Maximum size of all uploaded programs together. A single one is limited by `rest.server.max-content-length`.",
 )
 ENDINGS: Final = (".py", ".zip", ".whl")
 _FOLDER: Final = "headrace-web-upload"
@@ -45,7 +45,7 @@ _ID: Final = re.compile(
 
 
 class UploadRefusedError(HeadraceError):
-    """A program is not kept, for the reason that the text gives."""
+    """A program is not stored, for the reason in the text."""
 
     domain, recoverable = ErrorDomain.USER, False
 
@@ -60,12 +60,12 @@ class UploadedProgram:
 
     @property
     def name(self) -> str:
-        """Return the name that the client gave it, as far as it was a plain one."""
+        """Return the sanitised name that the client gave the program."""
         return self.program_id.partition("_")[2]
 
 
 class UploadedPrograms:
-    """The programs of one cluster. The folder is made with the first of them, below `parent` where one is named."""
+    """The programs of one cluster. The folder is created with the first program, below `parent` if that is set."""
 
     def __init__(self, parent: str, size_max: int) -> None:
         self._parent: Final = parent
@@ -74,19 +74,21 @@ class UploadedPrograms:
 
     @property
     def shown_folder(self) -> str:
-        """Return the folder, as errors name it."""
+        """Return the folder for error messages."""
         return str(self._folder or "the upload folder")
 
     def begin(self, name: str) -> "Upload":
-        """Begin to keep a program. UploadRefusedError for another ending, and where there are too many."""
+        """Start to store a program. UploadRefusedError for another suffix, or if there are too many."""
         if not name.lower().endswith(ENDINGS):
             raise UploadRefusedError(
-                f"'{name[:_NAME_MAX]}' is not taken: this cluster runs Python programs, which end with "
-                f"{', '.join(ENDINGS)}; a Java archive is none."
+                f"'{name[:_NAME_MAX]}' is not accepted: this cluster runs Python programs, whose names end with "
+                f"{', '.join(ENDINGS)}, and no Java archives."
             )
         kept = self.programs()
         if len(kept) >= _COUNT_MAX:
-            raise UploadRefusedError(f"{_COUNT_MAX} programs are kept already: delete some first.")
+            raise UploadRefusedError(
+                f"{_COUNT_MAX} programs are stored already: delete some first."
+            )
         left = self._size_max - sum(each.path.lstat().st_size for each in kept)
         folder = self._made_folder()
         number = UniqueId.generate(system_random()).hex()
@@ -105,7 +107,7 @@ class UploadedPrograms:
         return tuple(sorted(found, key=lambda each: (-each.uploaded_ms, each.program_id)))
 
     def find(self, program_id: str) -> UploadedProgram | None:
-        """Return a program, or None where there is none of this id."""
+        """Return a program, or None if there is none with this id."""
         if self._folder is None or not _ID.fullmatch(program_id):
             return None
         path = self._folder / program_id
@@ -118,7 +120,7 @@ class UploadedPrograms:
         return UploadedProgram(program_id, path, int(status.st_mtime * 1000))
 
     def delete(self, program_id: str) -> bool:
-        """Delete a program; False where there is none of this id."""
+        """Delete a program; return False if there is none with this id."""
         program = self.find(program_id)
         if program is None:
             return False
@@ -139,14 +141,17 @@ class UploadedPrograms:
         is_private = not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or not is_private:
             raise UploadRefusedError(
-                f"The folder {self._folder} is not the cluster owner's alone: chmod 700, or name another one with "
-                f"{UPLOAD_DIRECTORY.key}."
+                f"The folder {self._folder} can be accessed by users other than the cluster's owner: chmod 700, or "
+                f"set another one with {UPLOAD_DIRECTORY.key}."
             )
         return self._folder
 
 
 class Upload:
-    """A program on its way. `finish` keeps it, `abandon` leaves nothing. UploadRefusedError past `size_max` bytes."""
+    """A program that is being uploaded.
+
+    `finish` stores it, `abandon` deletes it. UploadRefusedError past `size_max` bytes.
+    """
 
     def __init__(self, path: Path, size_max: int) -> None:
         self._path: Final = path
@@ -162,22 +167,22 @@ class Upload:
         self._left -= len(content)
         if self._left < 0:
             raise UploadRefusedError(
-                f"There is no room for this program: all together may have so many bytes as {UPLOAD_SIZE_MAX.key} "
-                "says; delete some first."
+                f"There is no room for this program, as {UPLOAD_SIZE_MAX.key} limits the size of all together; "
+                f"delete some first."
             )
         self._file.write(content)
 
     def finish(self) -> Path:
-        """Keep the program, and return its path; UploadRefusedError for an archive that is none."""
+        """Store the program, and return its path; UploadRefusedError if an archive is not valid."""
         self._file.close()
         if self._path.suffix != ".py" and not _is_zip(self._partial):
             self.abandon()
-            raise UploadRefusedError(f"{self._path.name} is no zip archive.")
+            raise UploadRefusedError(f"{self._path.name} is not a zip archive.")
         self._partial.replace(self._path)
         return self._path
 
     def abandon(self) -> None:
-        """Leave nothing behind; without effect once it is kept."""
+        """Delete the partial file; no effect after `finish`."""
         self._file.close()
         self._partial.unlink(missing_ok=True)
 
@@ -185,12 +190,14 @@ class Upload:
 def _is_zip(path: Path) -> bool:
     try:
         return zipfile.is_zipfile(path)
-    except zipfile.BadZipFile:  # Its end says something that no archive of one file can.
+    except (
+        zipfile.BadZipFile
+    ):  # The end record contains something that an archive in a single file cannot have.
         return False
 
 
 def plain_name(name: str) -> str:
-    """Return a file name that leads nowhere: the last part of a path, of letters, digits and a few signs."""
+    """Return a file name without a path: the last part, with only letters, digits and a few signs."""
     last = re.split(r"[/\\]", name)[-1]
     stem, dot, ending = last.rpartition(".")
     plain = re.sub(r"[^A-Za-z0-9._+-]", "_", stem)[:_NAME_MAX].lstrip(".+-") or "program"

@@ -1,6 +1,6 @@
-"""JobSnapshots: the snapshots that a job has reported, by their ids, and the settings with which they are read.
+"""JobSnapshots: the snapshots that a job has reported, by id, and the settings for reading them.
 
-The paths are those of the job's checkpoint statistics, running or ended: nobody names one.
+The paths come from the checkpoint statistics of the running or ended job; no client can pass a path.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,10 @@ from headrace.rest.cluster_view import ClusterView
 from headrace.rest.handler_errors import ConflictError, NotFoundError
 
 _IN_MEMORY: Final = (
-    "It lies in the driver's memory: set execution.checkpointing.dir to have checkpoints in files."
+    "It is in the driver's memory: set execution.checkpointing.dir to store checkpoints in files."
 )
 _DISCARDED: Final = "Newer checkpoints have replaced it."
-_SECRET: Final = (
-    "Its address holds a secret, which is not told here: read it with headrace-state, by its path."
-)
+_SECRET: Final = "Its address contains a secret, which is not shown here: read it with headrace-state, by its path."
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class JobSnapshots:
         self._job: Final = job
 
     async def all(self) -> list[JobSnapshot]:
-        """Return the completed ones that are remembered, and the one that the job was restored from."""
+        """Return the completed snapshots that are still recorded, and the one that the job was restored from."""
         found = await self._cluster.checkpoints(self._job)
         records = (found.latest_completed, found.latest_savepoint, *found.history)
         snapshots = {
@@ -70,18 +68,16 @@ class JobSnapshots:
         return [snapshots[number] for number in sorted(snapshots, reverse=True)]
 
     async def find(self, checkpoint_id: int) -> JobSnapshot:
-        """Return one that can be read. NotFoundError, ConflictError."""
+        """Return a snapshot that can be read. NotFoundError if it is unknown, ConflictError if it cannot be read."""
         for one in await self.all():
             if one.checkpoint_id == checkpoint_id:
                 if one.problem:
                     raise ConflictError(f"Snapshot {checkpoint_id} cannot be read. {one.problem}")
                 return one
-        raise NotFoundError(
-            f"Job {self._job.hex()} has reported no snapshot {checkpoint_id} that is still remembered."
-        )
+        raise NotFoundError(f"Job {self._job.hex()} has no recorded snapshot {checkpoint_id}.")
 
     async def settings(self) -> Settings:
-        """Return the settings of the job by which snapshots are read and savepoints are written."""
+        """Return the job's settings for reading snapshots and writing savepoints."""
         known = (await self._cluster.configuration(self._job)).settings
         wanted = (KEY_FILE, SAVEPOINT_DIRECTORY, SHARED_FILES)
         names = [name for one in wanted for name in (one.key, *one.deprecated_keys)]

@@ -1,7 +1,7 @@
-"""LiveStateView: the state of a running job as its tasks have it, subtask by subtask, with bounds on rows and time.
+"""LiveStateView: reads the state of a running job from its tasks, subtask by subtask, with limits on rows and time.
 
 A task answers between two of its batches (`task/chain/queryable_state`). Subtasks are asked in waves, so that a job of
-thousands sends no more than a few messages at a time, and none once enough rows are here.
+thousands sends only a few messages at a time, and none once enough rows have arrived.
 """
 
 import json
@@ -41,13 +41,13 @@ _TABLE_NAMES: Final = {table: name for name, table in LIVE_TABLES.items()}
 _READ_TIME_MS: Final = 5_000
 _TIME_MAX_MS: Final = 20_000
 _PIECE_BYTES_MAX: Final = 512 << 10
-"""Bytes of rows that one subtask sends: a wave of them fits into 8 MB."""
+"""Maximum bytes of rows that one subtask sends, so that a wave of subtasks fits into 8 MB."""
 _KEY_GROUPS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
 class RowsRequest:
-    """Rows that are wanted. `keys`: as JSON values, None for all; `subtask`: None for all."""
+    """Request for rows. `keys`: as JSON values, None for all; `subtask`: None for all."""
 
     table: str
     state: str
@@ -65,7 +65,7 @@ class LiveStateView:
         self._job: Final = job
 
     async def operators(self) -> tuple[OperatorDescription, ...]:
-        """Return the operators of the job. JobAlreadyEndedError, UnknownJobError."""
+        """Return the operators of the job. JobAlreadyEndedError or UnknownJobError if it does not run."""
         return await self._cluster.ask(self._cluster.dispatcher.request_operators(self._job))
 
     async def figures(self, named: str) -> models.OperatorState:
@@ -131,11 +131,14 @@ class LiveStateView:
         if not any(one.result.is_found for one in answers):
             names = sorted(one.name for one in live_states_of(answers) if one.table is table)
             raise UnknownStateError(
-                f"operator '{operator.title}' has no state '{request.state}' in its table {request.table} now",
+                f"operator '{operator.title}' has no state '{request.state}' in its table {request.table} at the "
+                f"moment",
                 names,
             )
         if len(answers) < len(indices):
-            notes.append(f"{len(indices) - len(answers)} subtasks were not asked any more.")
+            notes.append(
+                f"{len(indices) - len(answers)} subtasks were not read, as the limit was reached."
+            )
         return models.StateRows(
             table=request.table,
             state=request.state,
@@ -177,7 +180,7 @@ def _indices(operator: OperatorDescription, subtask: int | None) -> Sequence[int
 
 
 def _take(shown: ShownRows, index: int, answer: SubtaskState, query: RowsQuery) -> list[str]:
-    """Add the rows of a subtask, and return what it left out."""
+    """Add the rows of a subtask, and return a note on omitted rows."""
     result = answer.result
     info = next(
         (one for one in result.states if (one.table, one.name) == (query.table, query.state)), None
@@ -188,10 +191,10 @@ def _take(shown: ShownRows, index: int, answer: SubtaskState, query: RowsQuery) 
             shown.add(stream.read_all(), index, opaque)
     notes: list[str] = []
     if result.limit is not None and not shown.is_full:
-        notes.append(f"Subtask {index} has left out rows: {result.limit.value}.")
+        notes.append(f"Subtask {index} omitted rows: {result.limit.value}.")
     if info is not None and info.is_waiting:
         notes.append(
-            f"Subtask {index} has it in the restored checkpoint, and no record has asked for it yet."
+            f"Subtask {index} has the state in the restored checkpoint only, as no record has accessed it yet."
         )
     return notes
 
@@ -203,7 +206,9 @@ def _encoded(state: str, keys: Sequence[Any]) -> bytes:
         return stream_bytes(column.schema, [column])
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         text = json.dumps(keys)[:100]
-        raise StateKeyMismatchError(state, f"{text} are not all of one type ({error})") from None
+        raise StateKeyMismatchError(
+            state, f"the keys {text} are not all of one type ({error})"
+        ) from None
 
 
 def _figures(
@@ -231,7 +236,7 @@ def _figures(
 
 
 def parts_of(totals: StateTotals) -> dict[str, Any]:
-    """Return the fields of StateFiguresInfo that tell of key groups, keys and timers."""
+    """Return the fields of StateFiguresInfo about key groups, keys and timers."""
     groups = [
         models.StateKeyGroup(
             key_group=group.key_group, subtask=index, rows=group.row_count, size=group.size_bytes

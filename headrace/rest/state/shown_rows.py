@@ -1,4 +1,4 @@
-"""ShownRows: rows of state as the REST API gives them, up to a number of rows and of characters."""
+"""ShownRows: collects rows of state for the REST API, up to a number of rows and of characters."""
 
 import json
 from collections.abc import Collection
@@ -10,16 +10,16 @@ from headrace.rest.models.state import StateColumn, StateRow
 from headrace.state_processor.json_values import json_values, shortened
 
 SHOWN_ROWS_MAX: Final = 1_000
-"""Rows of one answer."""
+"""Maximum number of rows in one answer."""
 _CHARACTERS_MAX: Final = 1 << 20
-"""Characters of the values of one answer."""
+"""Maximum number of characters of all values in one answer."""
 _PIECE_ROWS: Final = 100
 _SUBTASK: Final = "subtask"
-"""Column that each row has for itself."""
+"""Column with the subtask of each row."""
 
 
 class ShownRows:
-    """Collects rows. `limit`: the number of rows; `note` says which limit has ended it, empty as long as none has."""
+    """Collects rows. `limit`: maximum number of rows; `note` names the limit that was reached, empty before."""
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
@@ -35,11 +35,11 @@ class ShownRows:
 
     @property
     def room(self) -> int:
-        """Return how many more rows there may be."""
+        """Return how many more rows may be added."""
         return self._limit - len(self._rows)
 
     def add(self, rows: pa.Table, subtask: int, opaque: Collection[str]) -> None:
-        """Add rows of a subtask while there is room. `opaque`: columns of pickles."""
+        """Add rows of a subtask while there is room. `opaque`: pickled columns."""
         names = [name for name in rows.column_names if name != _SUBTASK]
         for name in names:
             column = StateColumn(
@@ -71,7 +71,7 @@ class ShownRows:
         if self.is_full:
             return
         if not self.room:
-            self.note = f"There are more than {self._limit} rows: look for keys, or in one subtask."
+            self.note = f"There are more than {self._limit} rows: select keys, or one subtask."
             return
         shown: dict[str, Any] = {}
         cut: list[str] = []
@@ -82,8 +82,8 @@ class ShownRows:
         self._character_count += len(json.dumps(shown, ensure_ascii=False))
         if self._character_count > _CHARACTERS_MAX:
             self.note = (
-                f"There are more rows than an answer of {_CHARACTERS_MAX >> 20} MB holds: look for keys, or in one "
-                "subtask."
+                f"There are more rows than an answer of {_CHARACTERS_MAX >> 20} MB can hold: select keys, or one "
+                f"subtask."
             )
             return
         self._rows.append((subtask, shown, cut))

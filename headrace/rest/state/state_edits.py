@@ -1,7 +1,7 @@
-"""StateEdits: changes of single keys in a snapshot of a job, written as a new savepoint. The snapshot stays as it is.
+"""StateEdits: writes a snapshot of a job with changes of single keys as a new savepoint. The snapshot stays unchanged.
 
-The new savepoint lies in the job's folder of savepoints, or beside the savepoint that was edited where none is set.
-Everything that was not edited is copied through this process, so that a snapshot may have a bounded size.
+The new savepoint is written to the job's folder of savepoints, or if none is set, next to the edited savepoint.
+Everything that was not edited is copied through this process, so that the size of the snapshot is limited.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from headrace.state_processor.errors import StateProcessorError
 from headrace.state_processor.savepoint_editor import SavepointEditor
 
 _SIZE_MAX: Final = 1 << 30
-"""Bytes of a snapshot that is edited here: its files are read and written one by one, by the driver."""
+"""Maximum bytes of a snapshot that is edited here, as the driver reads and writes its files one by one."""
 
 
 class StateEdits:
@@ -40,12 +40,15 @@ class StateEdits:
         self.folder: Final = _new_folder(job, snapshot, settings)
 
     def write(self, reason: str, clock: Clock) -> CompletedCheckpoint:
-        """Write the new savepoint and return it; it blocks. StateProcessorError: nothing is left of it."""
+        """Write the new savepoint and return it; blocks.
+
+        StateProcessorError if it fails; then nothing is left of it.
+        """
         parent = load_snapshot(self._snapshot.uri, self._settings)
         size = parent.metadata.size_bytes
         if size > _SIZE_MAX:
             raise StateProcessorError(
-                f"snapshot {parent.checkpoint_id} has {bytes_text(size)}, and the driver edits "
+                f"snapshot {parent.checkpoint_id} has {bytes_text(size)}, but the driver can edit "
                 f"{bytes_text(_SIZE_MAX)} at most: edit it with "
                 f"headrace.spark.state_writer.StateWriter.from_({parent.uri!r})"
             )
@@ -61,7 +64,7 @@ def _new_folder(job: JobId, snapshot: JobSnapshot, settings: Settings) -> str:
         directory = parent_uri(absolute_uri(snapshot.uri))
     if not directory or HIDDEN in directory:
         raise ConflictError(
-            f"No folder for the new savepoint is known here: set {SAVEPOINT_DIRECTORY.key} for the job, or take a "
+            f"There is no folder for the new savepoint: set {SAVEPOINT_DIRECTORY.key} for the job, or take a "
             "savepoint and edit that."
         )
     name = f"savepoint-{job.hex()[:6]}-{system_random().randbytes(6).hex()}"
@@ -69,7 +72,10 @@ def _new_folder(job: JobId, snapshot: JobSnapshot, settings: Settings) -> str:
 
 
 def _place_of(edit: StateEdit) -> tuple[str, str | None, bool]:
-    """Return operator and state of an edit, and whether it is of all states. Neighbours of one place are one edit."""
+    """Return an edit's operator and state, and whether it concerns all states.
+
+    Consecutive edits of one place are merged.
+    """
     is_of_all = edit.action == "delete-key"
     return edit.operator, None if is_of_all else edit.state, is_of_all
 

@@ -29,7 +29,7 @@ _TIME_MAX_MS: Final = 20_000
 
 
 class StoredStateView:
-    """The state in one snapshot. SnapshotSubsumedError where it is gone, MetadataError where it cannot be read."""
+    """The state in one snapshot. SnapshotSubsumedError if it was deleted, MetadataError if it cannot be read."""
 
     def __init__(self, snapshot: JobSnapshot, settings: Settings, clock: Clock) -> None:
         self._snapshot: Final = snapshot
@@ -55,7 +55,7 @@ class StoredStateView:
         ]
 
     def figures(self, named: str) -> models.OperatorState:
-        """Return the sizes of an operator's states, of its metadata and of its rows. UnknownStateError."""
+        """Return the sizes of an operator's states, from its metadata and its rows. UnknownStateError."""
         metadata = self._loaded().metadata
         operator = operator_in(metadata, named)
         states = [
@@ -94,17 +94,17 @@ class StoredStateView:
     def _read(
         self, opened: OpenTable, shown: ShownRows, opaque: frozenset[str], subtask: int | None
     ) -> str:
-        """Add rows, file by file, until there are enough; return what was left out for time."""
+        """Add rows, file by file, until there are enough; return a note if time ran out."""
         end_ms = self._clock.monotonic_ms() + _TIME_MAX_MS
         reader = PinnedReader(self._snapshot.uri)
-        # Columns are shown where there is no row too.
+        # Columns are also shown if there are no rows.
         shown.add(opened.schema.empty_table(), 0, opaque)
         for part in opened.parts:
             assert part.chunk is not None
             if subtask is not None and part.chunk.subtask_index != subtask:
                 continue
             if self._clock.monotonic_ms() >= end_ms:
-                return "The time was over before all files were read: look for keys, or in one subtask."
+                return "Time ran out before all files were read: select keys, or one subtask."
             for batch in opened.read(part, reader):
                 shown.add(pa.Table.from_batches([batch]), part.chunk.subtask_index, opaque)
                 if shown.is_full:
@@ -130,7 +130,7 @@ def _opened(
 def _figures(
     operator: OperatorSnapshot, table: StateTable, name: str, counts: StoredCounts
 ) -> models.StateFiguresInfo:
-    """Return rows and bytes of a state as the metadata says, and the parts that its rows are counted by."""
+    """Return rows and bytes of a state from the metadata, and its other figures from its counted rows."""
     chunks = [one for one in chunks_of(operator, table) if one.chunk.name == name]
     subtasks = [
         _subtask(index, [one for one in chunks if one.subtask_index == index])

@@ -1,10 +1,10 @@
-"""BatchCommits: output that the sinks of a job in BATCH mode have prepared is committed once, or deleted.
+"""BatchCommits: commits the prepared output of a BATCH job's sinks once, or deletes it.
 
-    stages run ──all have finished──► CommitTurn ──► commits, a sink after the other ──► what is left is deleted
+    stages run ──all have finished──► CommitTurn ──► commits, one sink after another ──► the rest is deleted
          └──── failed, cancelled ────────┴──────────────────────────────────────────────────────▲
 
-What is left comes from attempts that nobody heard of, too: of a worker that was killed, or that Spark did not count.
-So it is found by the job's and sink's ids, once no task of the job runs any more.
+Remaining output may come from attempts that did not report: of a worker that was killed, or that Spark did not count.
+So it is found by the ids of job and sink, after all tasks of the job have ended.
 Source: Flink GlobalCommitterOperator.
 """
 
@@ -47,9 +47,9 @@ _LOOK_S: Final = 0.05
 
 
 class CommitTurn:
-    """Decides once whether a job commits its output, or ends before that. Any thread.
+    """Decides once whether a job commits its output or ends before. Any thread.
 
-    It has a lock, as the job's own thread and the JobMaster's come to it: the first one wins.
+    A lock decides between the job's own thread and the JobMaster's: the first one wins.
     """
 
     def __init__(self) -> None:
@@ -57,25 +57,25 @@ class CommitTurn:
         self._is_given_up: Final = threading.Event()
 
     def begin_commits(self) -> bool:
-        """Return whether the job may commit: from now on it ends only once it has, or has failed to."""
+        """Return whether the job may commit; if True, it can end only after the commit has succeeded or failed."""
         return self._first.acquire(blocking=False)
 
     def forestall_commits(self) -> bool:
-        """Return whether the job commits nothing. If it does already, a commit that fails is not tried again."""
+        """Return whether the commit was prevented. If it has begun, a failed commit is not retried."""
         if self._first.acquire(blocking=False):
             return True
         self._is_given_up.set()
         return False
 
     def await_retry(self, pause_ms: float) -> bool:
-        """Wait before a commit is tried again; return whether it still is to be."""
+        """Wait before a commit is retried; return whether to retry it."""
         return not self._is_given_up.wait(pause_ms / 1000)
 
 
 class BatchCommits:
-    """The committers of one job, as a context: at its end all prepared output is deleted that was not committed.
+    """Context manager with the committers of one job; on exit all uncommitted output is deleted.
 
-    `await_tasks` returns once no task of the job runs. On the job's thread alone.
+    `await_tasks` returns once no task of the job runs. On the job's thread only.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class BatchCommits:
         turn: CommitTurn,
         await_tasks: Callable[[], None],
     ) -> None:
-        """NotInstalledError where a committer is not installed: better known before hours of work."""
+        """Load the committers. NotInstalledError if one is not installed, before the job has run for hours."""
         self._graph: Final = graph
         self._turn: Final = turn
         self._await_tasks: Final = await_tasks
@@ -117,16 +117,16 @@ class BatchCommits:
                     committer.close()
             except Exception as failure:
                 _LOG.warning(
-                    "what sink '%s' had prepared and not committed could not be deleted, and stays: %s: %s",
+                    "uncommitted output of sink '%s' could not be deleted, and stays: %s: %s",
                     operator.name,
                     type(failure).__name__,
                     failure,
                 )
 
     def commit(self, reports: Sequence[StageReport]) -> None:
-        """Make the prepared output of all sinks visible, once: Spark returned one report of each subtask.
+        """Make the prepared output of all sinks visible, once; `reports`: one report of each subtask, from Spark.
 
-        CancelledError where the job ended before; CommitFailedError.
+        CancelledError if the job ended before; CommitFailedError if a sink could not commit.
         """
         if not self._sinks:
             return
@@ -148,7 +148,7 @@ class BatchCommits:
             except CommitFailedError as error:
                 if committed:
                     error.args = (
-                        f"{error}; what was committed before stays: {', '.join(committed)}",
+                        f"{error}; the output of these sinks is committed already: {', '.join(committed)}",
                     )
                 raise
             committed.append(f"'{operator.name}'")
@@ -185,7 +185,7 @@ class BatchCommits:
 
 
 def await_tasks_of(context: SparkContext, group: str) -> None:
-    """Wait until no task of a job group runs, but not for ever: workers of one that was cancelled are killed first."""
+    """Wait until no task of a job group runs, for a limited time: Spark first kills the workers of cancelled tasks."""
     clock, pause = SystemClock(), threading.Event()
     deadline_ms = clock.monotonic_ms() + _TASKS_END_MS
     # Where the application has ended meanwhile, so have its tasks. A SparkContext that was stopped has no attributes.
@@ -193,7 +193,7 @@ def await_tasks_of(context: SparkContext, group: str) -> None:
         while _has_active_tasks(context, group):
             if clock.monotonic_ms() >= deadline_ms:
                 _LOG.warning(
-                    "tasks of job %s still run %d s after its end: what they prepare from now on stays",
+                    "tasks of job %s still run %d s after its end: output that they prepare from now on is not deleted",
                     group,
                     _TASKS_END_MS / 1000,
                 )

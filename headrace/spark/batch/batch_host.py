@@ -1,4 +1,4 @@
-"""BatchHost: what the Spark application of a driver offers to its jobs in BATCH mode."""
+"""BatchHost: the resources of a driver's Spark application that its BATCH jobs use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,12 +15,13 @@ from headrace.spark.session.authentication import TaskSecrets
 
 @dataclass(frozen=True)
 class BatchHost:
-    """Spark session of jobs in BATCH mode, the pipe for printed lines, and the folder for pipes of reports.
+    """Spark session of jobs in BATCH mode, the pipe for printed lines, and the folder for report pipes.
 
-    Both paths are empty where workers are on other hosts. `blob`: fetches one of a job, on any thread but the
-    Dispatcher's. `artifact_parent`: folder for files of jobs on each host, or the system's temporary one.
-    `memory`: settings of what a Python worker may hold; `resources`: what Spark keeps for each subtask. `dashboard`:
-    returns its address, empty where there is none. `secrets`: with which workers on other hosts reach the driver.
+    Both paths are empty if workers run on other hosts. `blob`: fetches a blob of a job, on any thread but the
+    Dispatcher's. `artifact_parent`: folder for files of jobs on each host; if empty, the system's temporary one.
+    `memory`: settings that limit the memory of a Python worker; `resources`: resources that Spark reserves for each
+    subtask. `dashboard`: returns the dashboard's address, empty if there is none. `secrets`: used by workers on other
+    hosts to reach the driver.
     """
 
     spark: SparkSession

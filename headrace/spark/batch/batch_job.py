@@ -1,4 +1,4 @@
-"""BatchJob: a bounded job as one query of Spark's, whose stages are the vertices and whose shuffles are the edges.
+"""BatchJob: a bounded job as one Spark query, whose stages are the vertices and whose shuffles are the edges.
 
     vertex            mapInArrow with the chain of the vertex; a source has one partition per subtask to start with
     edge              repartitionById on the consumer's subtask, which each row carries: partition i is subtask i;
@@ -6,8 +6,8 @@
     keyed input       packets sorted by place within the partition, and records by key hash and time where they are read
     several readers   the stage's rows are kept on disk, so that its functions run once
 
-Nothing here loads a function of the program. Where Spark itself reads or writes rows, which only the program's own
-application does, types are loaded, as Spark has to know the columns.
+Nothing here loads a function of the program. Only if Spark itself reads or writes rows, which only the program's own
+application does, types are loaded, as Spark must know the columns.
 Source: Flink's batch execution mode (FLIP-134, FLIP-140).
 """
 
@@ -105,9 +105,10 @@ _ADAPTIVE: Final = "spark.sql.adaptive"
 class BatchJob:
     """Plans, runs and commits one job, on the thread that calls `run`.
 
-    `resources`: what Spark keeps for each subtask. `files`: those that travel with it. `worker_name`: of the Python
-    workers that import them and no others; empty: any. `cluster_settings`: those that the job's own come on top of, for
-    what the driver does. `turn`: asked before output is committed. The caller's thread is in the job's `job_group_of`.
+    `resources`: resources that Spark reserves for each subtask. `files`: the files that travel with the job.
+    `worker_name`: name of the Python workers that import exactly these files; empty: any workers. `cluster_settings`:
+    defaults below the job's settings, for the driver's part. `turn`: decides whether output is committed. The caller's
+    thread belongs to the job's `job_group_of`.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class BatchJob:
         self._starts: Final[dict[int, DataFrame]] = {}
 
     def run(self) -> Iterator[StageReport]:
-        """Run all stages, then yield the rows of collect sinks; output is committed before."""
+        """Run all stages and commit the output, then yield the rows of collect sinks."""
         await_tasks = partial(
             await_tasks_of, self._spark.sparkContext, job_group_of(self._graph.job_id)
         )
@@ -178,7 +179,7 @@ class BatchJob:
     def dataframe(self) -> DataFrame:
         """Return the rows of the graph's one collect sink as a DataFrame of the program's session.
 
-        Nothing runs before Spark computes it, which it does each time that its rows are asked for.
+        Nothing runs until Spark computes the DataFrame; Spark computes it each time that its rows are requested.
         """
         self._graph, (output,) = cut_outputs(
             self._graph, lambda one: one.coordinator == COLLECT_COORDINATOR
@@ -199,7 +200,7 @@ class BatchJob:
         )
 
     def _write(self, output: DataFrameOutput, df: DataFrame) -> None:
-        """Write the rows of a sink through Spark, or hand them to its function."""
+        """Write the rows of a sink through Spark, or pass them to its function."""
         payload = msgspec.msgpack.decode(output.operator.committer_payload, type=CommitPayload)
         if payload.function is not None:
             operator, function = output.operator, payload.function
@@ -223,7 +224,7 @@ class BatchJob:
         return msgspec.msgpack.decode(bytes(content), type=StageReport)
 
     def _planned(self) -> tuple[dict[JobVertexId, DataFrame], list[DataFrame]]:
-        """Return the rows of all stages, and the reports of those that have some: to collect these runs the job."""
+        """Return the rows of all stages, and the reports of stages that have some, whose collection runs the job."""
         for key, value in (_CONF | self._adaptive_settings()).items():
             self._spark.conf.set(key, value)
         if self._driver_settings.get_option(AGGREGATES_IN_SPARK):
@@ -248,14 +249,14 @@ class BatchJob:
         return frames, reports
 
     def _adaptive_settings(self) -> dict[str, str]:
-        """Return what Spark may change as the job runs: the queries of the program's DataFrames, if it had that on.
+        """Return the settings of Spark's adaptive execution: on for queries of the program's DataFrames if it was on.
 
-        Our exchanges stay as they are: Spark leaves the number of partitions alone where it is named.
+        Headrace's exchanges stay as they are: Spark keeps the number of partitions if it is given explicitly.
         Source: Spark, ShuffleOrigin, REPARTITION_BY_NUM.
         """
         readers = [one.parallelism for one in self._graph.vertices if reads_dataframe(one)]
         if not readers:
-            # To plan again behind each stage would only take time.
+            # Planning again after each stage would only take time.
             return {f"{_ADAPTIVE}.enabled": "false"}
         # Partitions are merged for as many subtasks as there are, and not for one where their rows are small.
         count, least = f"{_ADAPTIVE}.coalescePartitions.minPartitionNum", str(max(readers))
@@ -300,7 +301,7 @@ class BatchJob:
         if source is None:
             source = self._input(vertex, into, frames, is_keyed)
         stage = cast(Any, partial(run_stage, spec, self._output_pipe, self._sender, self._files))
-        # By its name Spark's pages tell the queries' nodes apart.
+        # Spark's pages distinguish the nodes of queries by this name.
         stage.__name__ = vertex.name[:_SHOWN_NAME_MAX]
         with named_workers(
             self._spark.sparkContext, self._worker_name, self._graph.python_executable
@@ -336,7 +337,7 @@ class BatchJob:
         return dealt
 
     def _starts_of(self, count: int) -> DataFrame:
-        """Return a row for each subtask of a consumer, which says which one it is."""
+        """Return one row for each subtask of a consumer, with the subtask's index."""
         # Texts of SQL: a method of a Column makes about ten calls of the JVM, most of them to tell the line it is in.
         if count not in self._starts:
             self._starts[count] = self._spark.range(0, count, 1, 1).selectExpr(
@@ -388,17 +389,17 @@ class BatchJob:
 
 
 def job_group_of(job_id: JobId) -> str:
-    """Return the name of Spark's job group that the stages of a job are in."""
+    """Return the name of the Spark job group of a job's stages."""
     return job_id.hex()
 
 
 def writes_dataframe(operator: ChainedOperator) -> bool:
-    """Return whether a sink's rows become a DataFrame. Those of a log do not: its subtasks stage files."""
+    """Return whether a sink's rows become a DataFrame. A log's rows do not: its subtasks stage files."""
     return operator.committer == SINK_COMMITTER and operator.coordinator != LOG_COORDINATOR
 
 
 def _cloned(spark: SparkSession) -> SparkSession:
-    """Return a session with the settings of the program's, which are changed there without its knowledge."""
+    """Return a session with a copy of the program's settings, so that changes do not affect the program."""
     java_session: Any = getattr(spark, "_jsparkSession")  # noqa: B009
     return SparkSession(spark.sparkContext, java_session.cloneSession())
 
@@ -419,7 +420,7 @@ def _collects(vertex: JobVertex) -> frozenset[OperatorId]:
 
 
 def _order_of_inputs(into: tuple[JobEdge, ...]) -> list[Any]:
-    """Return the order in which inputs are read: what is broadcast comes before what is not."""
+    """Return the order in which inputs are read: broadcast inputs come first."""
     is_second_broadcast = any(
         edge.input_number == 1 and edge.partitioner.kind is PartitionerKind.BROADCAST
         for edge in into

@@ -1,7 +1,7 @@
-"""BatchJobMaster: the endpoint that leads one job in BATCH mode: runs it on a thread of Spark's, and tells how it is.
+"""BatchJobMaster: the endpoint of one job in BATCH mode, which runs it on a Spark thread and reports its status.
 
-To the Dispatcher, and so to clients, REST and the archive, it is a JobMaster like any other. What a job in BATCH mode
-does not have, such as savepoints, is refused by name.
+The Dispatcher, and so clients, REST and the archive, use it like any JobMaster. Calls that BATCH mode does not
+support, such as savepoints, raise an error that names them.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ _LOG: Final = logging.getLogger(__name__)
 _COLLECTED_MAX: Final = 1 << 62
 _COLLECTED_WAIT_S: Final = 0.2
 _ENDS: Final = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
-"""States of a job that is being ended, and how it ends then."""
+"""Statuses of a job that is being ended, and the final status of each."""
 _LAST_STATES: Final = {
     JobStatus.FINISHED: ExecutionState.FINISHED,
     JobStatus.FAILED: ExecutionState.CANCELED,
@@ -89,12 +89,12 @@ _LAST_STATES: Final = {
 
 
 class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
-    """One per job. `on_ended` is called once, on the main thread, when nothing is left to do.
+    """JobMaster of one BATCH job. `on_ended` is called once, on the main thread, when everything is done.
 
-    `is_of_program`: the graph comes from this process, with everything in it, and its modules are the program's.
-    `receiver`: of reports from workers on other hosts.
+    `is_of_program`: True if the graph comes from this process, with all its functions, and its modules are the
+    program's. `receiver`: receives reports from workers on other hosts.
 
-    It serves clients alone: no TaskManagers work for it, and it asks the ResourceManager for nothing.
+    It only serves clients: it has no TaskManagers, and requests nothing from the ResourceManager.
     """
 
     def __init__(
@@ -154,9 +154,9 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._stages.start()
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """End, and the job with this error: not with that of the stages, which are cancelled as it ends.
+        """Fail the job with this error, not with that of its stages, which are cancelled.
 
-        A job that commits its output ends with that, if it does in time.
+        A job that is committing its output ends with the result of the commit, if that comes in time.
         """
         if self._status is JobStatus.RUNNING and self._forestalls("fail"):
             self._failed(error_info_of(error, f"the JobMaster of job '{self._graph.name}'"), None)
@@ -176,7 +176,10 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     async def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Return collected records. They come with the job's end, which is waited for, so that nobody asks often."""
+        """Return collected records.
+
+        The call waits for the job's end, when they become available, so that clients rarely poll.
+        """
         if operator_id not in self._collected:
             raise NothingCollectedError(str(self._graph.job_id), str(operator_id))
         with contextlib.suppress(TimeoutError):
@@ -205,16 +208,16 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         return self._checkpoints
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
-        self._refuse("state that can be looked at")
+        self._refuse("queryable state")
 
     async def request_operator(self, named: str) -> OperatorDescription:
-        self._refuse("state that can be looked at")
+        self._refuse("queryable state")
 
     async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
         return None
 
     async def read_state(self, request: StateReadRequest) -> SubtaskState:
-        self._refuse("state that can be looked at")
+        self._refuse("queryable state")
 
     async def trigger_checkpoint(self, is_full: bool = False) -> int:
         self._refuse("checkpoints")
@@ -242,14 +245,14 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
 
     @property
     def deletion_left(self) -> None:
-        """Return nothing: a job in BATCH mode has no checkpoints to delete."""
+        """Return no paths: a job in BATCH mode has no checkpoints to delete."""
 
     def cancel_by_dispatcher(self) -> None:
-        """Give the job up, as the cluster ends."""
+        """Cancel the job because the cluster is closing."""
         self.run_async(self._cancel)
 
     def fail_for_good(self, error: BaseException) -> None:
-        """Fail the job: it cannot run on this cluster any more."""
+        """Fail the job, which cannot run on this cluster any more."""
         if self._status.is_globally_terminal_state() or self._status in _ENDS:
             return
         if not self._forestalls("fail"):
@@ -306,8 +309,8 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
 
     def _refuse(self, what: str) -> NoReturn:
         raise ProgramError(
-            f"job '{self._graph.name}' runs in BATCH mode, which has no {what}: Spark runs failed tasks again, and the "
-            "state of a few keys is kept at a time"
+            f"job '{self._graph.name}' runs in BATCH mode, which has no {what}: Spark reruns failed tasks, and only "
+            f"the state of a few keys is kept at a time"
         )
 
     # The life of the job
@@ -329,11 +332,12 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
             start_thread(thread_name, self._stages.end)
 
     def _forestalls(self, what: str) -> bool:
-        """Return whether the job can still end before it commits."""
+        """Return whether the job can still be ended before it commits."""
         can = self._turn.forestall_commits()
         if not can:
             _LOG.warning(
-                "job %s (%s) was to %s, and commits its output: it ends with that, and tries no failed commit again",
+                "job %s (%s) was to %s, but is committing its output: it ends after the commit, and does not retry "
+                "a failed one",
                 self._graph.name,
                 self._graph.job_id,
                 what,
@@ -360,7 +364,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
         self._end(JobStatus.FINISHED)
 
     def _stopped(self, error: BaseException) -> None:
-        """The stages have ended before the job was done, because of an error or on demand."""
+        """Handle the end of the stages before the job was done, because of an error or on demand."""
         if self._status is JobStatus.RUNNING:
             told = failure_in(str(error))
             info = told_of(error, self._graph.python_executable) if told is None else told.error
@@ -410,7 +414,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     def _collect_coordinator(
         self, operator: ChainedOperator, parallelism: int
     ) -> CollectCoordinator:
-        """Return what keeps collected records for the client: without a bound, as this process has them all already."""
+        """Return a coordinator that holds collected records for the client, without a bound."""
         settings = {
             **self._graph.settings,
             CHECKPOINTING_INTERVAL.key: "0 ms",
@@ -430,7 +434,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
 
 
 def told_of(error: BaseException, interpreter: str) -> ErrorInfo:
-    """Return what people are told of an error of Spark's in a job that names an interpreter, or none."""
+    """Return a Spark error in a form for users; a job that names an interpreter gets a hint about it."""
     text = root_message(error)
     unusable = unusable_interpreter(text, interpreter) if interpreter else None
     if unusable is not None:

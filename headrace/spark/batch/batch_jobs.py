@@ -1,6 +1,7 @@
-"""BatchJobs: makes the JobMasters of the jobs in BATCH mode of one Spark application: its program's, and others.
+"""BatchJobs: creates the JobMasters of all BATCH jobs of one Spark application, of its own program and of others.
 
-Jobs of other processes come as graphs over REST, as those in STREAMING mode do: nothing of them is loaded here.
+Jobs of other processes come as graphs over REST, as those in STREAMING mode do: none of their functions are loaded
+here.
 """
 
 import logging
@@ -33,7 +34,7 @@ _SUBMIT_TIMEOUT_S: Final = 60.0
 
 
 class BatchJobs:
-    """Any thread, but for `job_master`, which the Dispatcher calls on its own."""
+    """Creates BATCH jobs. Any thread, except `job_master`, which the Dispatcher calls on its own thread."""
 
     def __init__(self, host: BatchHost) -> None:
         self._host: Final = host
@@ -46,7 +47,7 @@ class BatchJobs:
         self._warn_of_idle(graph)
         self._submitted[graph.job_id] = graph
         try:
-            # Functions stay here, where Spark takes them from: nobody else has a use for them.
+            # Functions stay in this object, from which Spark gets them; nothing else needs them.
             shown = _without_functions(graph)
             cluster.call(cluster.dispatcher.submit_job(shown), _SUBMIT_TIMEOUT_S)
         finally:
@@ -61,7 +62,10 @@ class BatchJobs:
         submitted_ms: int,
         on_ended: Callable[[ArchivedJob], None],
     ) -> BatchJobMaster:
-        """Make the JobMaster of a job that is being submitted; ProgramError for one that cannot run here."""
+        """Return the JobMaster of a job that is being submitted.
+
+        ProgramError if the job cannot run in BATCH mode here.
+        """
         own = self._submitted.get(graph.job_id)
         if own is None:
             refuse_unsupported(graph)
@@ -83,9 +87,9 @@ class BatchJobs:
         )
 
     def dataframe(self, graph: JobGraph) -> DataFrame:
-        """Return what a graph's one collect sink would get as a DataFrame of the program's session; nothing runs yet.
+        """Return the rows of a graph's one collect sink as a DataFrame of the program's session; nothing runs yet.
 
-        ProgramError where its records have no columns, or the graph has what BATCH mode has not.
+        ProgramError if the records have no columns, or the graph uses a feature that BATCH mode does not support.
         """
         refuse_unsupported(graph)
         refuse_job_files(graph)
@@ -104,7 +108,7 @@ class BatchJobs:
 
 
 def _without_functions(graph: JobGraph) -> JobGraph:
-    """Return what the Dispatcher is told of a job of this process, which keeps the rest for Spark."""
+    """Return the graph without functions, for the Dispatcher; Spark gets them from this process."""
     replace = msgspec.structs.replace
     vertices = tuple(
         replace(

@@ -1,6 +1,6 @@
-"""BatchProgress: how far the subtasks of a job in BATCH mode are, from their reports. Pure.
+"""BatchProgress: the progress of a BATCH job's subtasks, computed from their reports. Pure.
 
-SCHEDULED ── all inputs have finished: Spark has the task ──► DEPLOYING ── it reports ──► RUNNING ──► FINISHED
+SCHEDULED ── all inputs finished: Spark has the task ──► DEPLOYING ── first report ──► RUNNING ──► FINISHED
 """
 
 from collections import Counter, deque
@@ -26,7 +26,7 @@ _ATTEMPTS_MAX: Final = 16
 
 @dataclass
 class _Subtask:
-    """The newest attempt of one subtask, and earlier ones that were heard of."""
+    """The newest attempt of one subtask, and the earlier ones that have reported."""
 
     state: ExecutionState = _S.CREATED
     attempt_number: int = 0
@@ -42,7 +42,7 @@ class _Subtask:
         self.times_ms.setdefault(state.name, now_ms)
 
     def begin_again(self, attempt_number: int, now_ms: int) -> None:
-        """Spark runs the task once more, as it does after a failure: the report of that may have been lost."""
+        """Begin a new attempt, as Spark reruns the task after a failure whose report may have been lost."""
         if self.state in (_S.RUNNING, _S.FAILED):
             self.become(_S.FAILED, now_ms)
             self.earlier.append(
@@ -63,7 +63,7 @@ class _Subtask:
 
 
 class BatchProgress:
-    """The subtasks of one job."""
+    """The subtasks of one job and their states."""
 
     def __init__(self, graph: JobGraph, now_ms: int) -> None:
         self._graph: Final = graph
@@ -77,7 +77,7 @@ class BatchProgress:
         self._deploy_ready(now_ms)
 
     def report(self, report: SubtaskReport) -> None:
-        """Take a report; one of an attempt that has ended, or an older one, changes nothing."""
+        """Apply a report; reports of ended attempts, and outdated ones, change nothing."""
         subtask = self._vertices[JobVertexId.from_hex(report.vertex_id)][report.subtask_index]
         if subtask.state in (_S.FINISHED, _S.CANCELED):
             return
@@ -107,15 +107,15 @@ class BatchProgress:
     def fail(
         self, vertex_id: JobVertexId, subtask_index: int, error: ErrorInfo, now_ms: int
     ) -> None:
-        """Note that the job ends because of a subtask's failure."""
+        """Record that the job ends because of a subtask's failure."""
         subtask = self._vertices[vertex_id][subtask_index]
         subtask.error = error
         subtask.become(_S.FAILED, now_ms)
 
     def end(self, state: ExecutionState, now_ms: int) -> None:
-        """The job is over: whatever has not ended is in `state` from now on.
+        """Record the job's end: subtasks that have not ended get `state`.
 
-        In a job that has finished these are shares of DataFrames without rows, and sinks that Spark has written.
+        In a finished job these read empty parts of DataFrames, or are sinks that Spark has written.
         """
         for subtasks in self._vertices.values():
             for subtask in subtasks:
@@ -125,27 +125,27 @@ class BatchProgress:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Subtasks by state."""
+        """Return the number of subtasks by state."""
         found = Counter(one.state for subtasks in self._vertices.values() for one in subtasks)
         return {state.name: found[state] for state in ExecutionState}
 
     @property
     def summary(self) -> str:
-        """Return a sentence on how far they are."""
+        """Return a sentence about the progress of the subtasks."""
         counts = self.counts
         return (
-            f"{counts[_S.FINISHED.name]} of {sum(counts.values())} subtasks have finished, "
-            f"{counts[_S.RUNNING.name]} run"
+            f"{counts[_S.FINISHED.name]} of {sum(counts.values())} subtasks have finished, {counts[_S.RUNNING.name]} "
+            f"are running"
         )
 
     @property
     def phase(self) -> DeploymentPhase:
-        """Return what the subtasks are about together."""
+        """Return the common phase of the subtasks."""
         return DeploymentPhase.DEPLOYING if self.counts[_S.DEPLOYING.name] else DeploymentPhase.NONE
 
     @property
     def accumulators(self) -> dict[str, float]:
-        """Return the sums of the counters of the user's functions, of subtasks that have finished."""
+        """Return the sums of the user functions' counters over all finished subtasks."""
         sums: dict[str, float] = {}
         for subtasks in self._vertices.values():
             for subtask in subtasks:
@@ -154,7 +154,7 @@ class BatchProgress:
         return sums
 
     def vertices(self) -> tuple[VertexDetails, ...]:
-        """Return the vertices as people see them."""
+        """Return the vertices with their progress, for clients."""
         return tuple(map(self._described, self._graph.vertices))
 
     def _described(self, vertex: JobVertex) -> VertexDetails:

@@ -1,4 +1,4 @@
-"""Refusals: names what a job asks for that BATCH mode has not, before Spark is started."""
+"""Refuses jobs that use features that BATCH mode does not support, before Spark is started."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ _NOT_THERE: Final = {"aligned": "aligns its watermarks with other sources"}
 
 
 def refuse_unsupported(graph: JobGraph) -> None:
-    """Raise ProgramError that names the first thing in `graph` that BATCH mode cannot do."""
+    """Raise ProgramError for the first feature in `graph` that BATCH mode does not support."""
     for vertex in graph.vertices:
         for operator in vertex.operators:
             if operator.coordinator not in _COORDINATORS:
@@ -38,13 +38,13 @@ def refuse_unsupported(graph: JobGraph) -> None:
             if operator.coordinator == SPLIT_COORDINATOR and _is_hybrid(operator):
                 raise _refusal(operator, "reads one source after another")
     if graph.has_cached_streams:
-        raise ProgramError(f"cache() is not there in BATCH mode: leave it out, or {_INSTEAD}")
+        raise ProgramError(f"cache() is not supported in BATCH mode: leave it out, or {_INSTEAD}")
 
 
 def refuse_dataframes_of_others(graph: JobGraph) -> None:
-    """Raise ProgramError where a job of another process reads or writes DataFrames.
+    """Raise ProgramError if a job of another process reads or writes DataFrames.
 
-    Their types would have to be loaded by the driver, which loads nothing of others.
+    The driver would have to load their types, but it loads no code of other programs.
     """
     for vertex in graph.vertices:
         for operator in vertex.operators:
@@ -53,35 +53,35 @@ def refuse_dataframes_of_others(graph: JobGraph) -> None:
                 or operator.committer == SINK_COMMITTER
             ) and operator.coordinator != LOG_COORDINATOR:
                 raise ProgramError(
-                    f"'{operator.name}' is a DataFrame of the Spark of another process: read and write files here, or "
-                    "run the program with execution.target spark"
+                    f"'{operator.name}' is a DataFrame of another process's Spark application: read and write files "
+                    f"instead, or run the program with execution.target spark"
                 )
 
 
 def refuse_job_files(graph: JobGraph) -> None:
-    """Raise ProgramError where functions of a lazy DataFrame would miss files that travel with a job."""
+    """Raise ProgramError if functions of a lazy DataFrame would miss files that travel with a job."""
     missing = [each for each in graph.artifacts if not _is_seen(each, graph)]
     if missing:
         names = ", ".join(artifact.name for artifact in missing)
         raise ProgramError(
-            f"files that travel with a job ({names}) do not reach the functions of a lazy DataFrame, which has no "
-            "job: install them on the workers, or write the stream with a sink"
+            f"files that travel with a job ({names}) do not reach the functions of a lazy DataFrame, as there is no "
+            f"job that ships them: install the files on the workers, or write the stream with a sink"
         )
 
 
 def _is_seen(artifact: JobArtifact, graph: JobGraph) -> bool:
-    """Return whether tasks find a Python file by its path, which the settings of the job then name."""
+    """Return whether tasks find a Python file under its own path, which the job's settings then contain."""
     is_python = artifact.kind in (ArtifactKind.PYTHON_FILE, ArtifactKind.PYTHON_FOLDER)
     return is_python and bool(Settings(graph.settings).get_option(PYTHON_FILES))
 
 
 def idle_settings(settings: Settings) -> list[str]:
-    """Return a sentence for each setting of the job that has no effect in BATCH mode."""
+    """Return a sentence for each job setting that has no effect in BATCH mode."""
     if settings.duration_ms(CHECKPOINTING_INTERVAL) <= 0:
         return []
     return [
-        f"{CHECKPOINTING_INTERVAL.key} has no effect in BATCH mode: Spark runs failed tasks again, and sinks commit "
-        "once, at the end of the job"
+        f"{CHECKPOINTING_INTERVAL.key} has no effect in BATCH mode: Spark reruns failed tasks, and sinks commit "
+        f"once, at the end of the job"
     ]
 
 
@@ -97,5 +97,5 @@ def _reason(operator: ChainedOperator) -> str:
 def _refusal(operator: ChainedOperator, reason: str) -> ProgramError:
     place = f" ({operator.location})" if operator.location else ""
     return ProgramError(
-        f"operator '{operator.name}'{place} {reason}, which is not there in BATCH mode: {_INSTEAD}"
+        f"operator '{operator.name}'{place} {reason}, which is not supported in BATCH mode: {_INSTEAD}"
     )

@@ -1,9 +1,9 @@
-"""DataFrames at the borders of a job in BATCH mode: its sources, which Spark plans as a whole, and its results.
+"""Connects a BATCH job with DataFrames: its sources, which Spark plans as a whole, and its results.
 
-A DataFrame source is the leaf of its stage's plan: Catalyst sees which columns the chain reads, and what its filters by
-expression imply, so that it reads no more than that. The filters stay in the chain: they decide, to the last null.
-What goes to a DataFrame sink is an outgoing edge of the stage before it, whose rows become columns again; the sink
-itself is cut out of the graph. No row passes through files of ours either way.
+A DataFrame source is the leaf of its stage's plan. Catalyst sees the columns that the chain reads, and conditions that
+its filter expressions imply, and reads no more than needed. The filters stay in the chain, as they also decide on
+nulls. The rows of a DataFrame sink leave the stage before it by an outgoing edge, and become columns again; the sink
+itself is removed from the graph. In both directions no row passes through files of Headrace.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Column, Any], Any]]] = {
 
 
 def in_session(spark: SparkSession, df: DataFrame) -> DataFrame:
-    """Return the same DataFrame as one of another session, whose settings its plan is then made and run with."""
+    """Return the same DataFrame in another session, so that its plan is made and run with that session's settings."""
     jvm: Any = getattr(spark, "_jvm")  # noqa: B009
     java_frame = jvm.org.apache.spark.sql.classic.Dataset.ofRows(
         getattr(spark, "_jsparkSession"),  # noqa: B009
@@ -85,15 +85,15 @@ def dataframe_id_of(vertex: JobVertex) -> str:
 
 
 def dataframe_of(vertex: JobVertex) -> DataFrame:
-    """Return the DataFrame that a vertex reads; HostError where this driver has it not."""
+    """Return the DataFrame that a vertex reads; HostError if this driver does not have it."""
     return dataframe_named(dataframe_id_of(vertex), f"operator '{vertex.operators[0].name}'")
 
 
 def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge]) -> DataFrame:
-    """Return the rows of the vertex's DataFrame as its stage reads them; HostError where this driver has it not.
+    """Return the rows of the vertex's DataFrame as its stage reads them; HostError if this driver does not have it.
 
-    Its partitions are united until there are not more than subtasks, without a shuffle. Each row has the number of its
-    subtask, and the columns that the chain reads.
+    Its partitions are merged, without a shuffle, until there are at most as many as subtasks. Each row has the number
+    of its subtask, and the columns that the chain reads.
     """
     head = vertex.operators[0]
     df = dataframe_of(vertex)
@@ -116,13 +116,13 @@ def source_frame(spark: SparkSession, vertex: JobVertex, out: Sequence[JobEdge])
 
 
 def for_subtasks(frame: DataFrame, parallelism: int) -> DataFrame:
-    """Return rows with the number of their subtask; their partitions are united, without a shuffle, for so many."""
+    """Return rows with their subtask's number; merges partitions to at most `parallelism`, without a shuffle."""
     united = frame.coalesce(parallelism)
     return united.select(F.spark_partition_id().alias(RECEIVER), *united.columns)
 
 
 def source_splits(vertex: JobVertex) -> tuple[tuple[bytes, ...], ...]:
-    """Return the event to the reader of each subtask that gives it one partition, which is its share."""
+    """Return for each subtask the event that assigns its one partition to its reader."""
     return tuple(
         (msgspec.msgpack.encode(PartitionsAnnounced((index,))),)
         for index in range(vertex.parallelism)
@@ -130,9 +130,9 @@ def source_splits(vertex: JobVertex) -> tuple[tuple[bytes, ...], ...]:
 
 
 class _ChainedUse:
-    """Columns that the chain behind a DataFrame source reads, and conditions under which it keeps a row.
+    """Columns that the chain of a DataFrame source reads, and conditions that every row it keeps fulfils.
 
-    `columns`: those that it reads, None for all. `conditions`: they hold for each row that is not dropped at once.
+    `columns`: the columns that it reads, None for all. `conditions`: true for each row that is not dropped at once.
     """
 
     def __init__(self, vertex: JobVertex, out: Sequence[JobEdge], schema: pa.Schema) -> None:
@@ -160,7 +160,7 @@ class _ChainedUse:
         return columns
 
     def _follow(self, operator_id: OperatorId, *, holds_for_all: bool) -> None:
-        """Look at what reads the output of an operator, which has the columns of the source."""
+        """Record what the readers of an operator's output use, where the output has the source's columns."""
         edges = [one for one in self._vertex.chain_edges if one.source_id == operator_id]
         if any(edge.source_operator_id == operator_id for edge in self._out):
             self.columns = None
@@ -200,9 +200,9 @@ def _payloads_of(operator: ChainedOperator) -> VertexPayloads:
 
 
 def _fields_of(expression: Any, schema: pa.Schema) -> set[str] | None:
-    """Return the columns that an Arrow expression reads; None where that is not known.
+    """Return the columns that an Arrow expression reads; None if they are unknown.
 
-    Arrow tells only which column is missing where it binds the expression to some.
+    Arrow only names the first missing column when it binds the expression to a schema.
     """
     # Imported here, because it imports pandas where there is one.
     import pyarrow.dataset as pads
@@ -228,7 +228,7 @@ def _column(name: str) -> Column:
 def spark_condition(
     condition: ColumnCondition, columns: Mapping[str, str], fields: Mapping[str, T.StructField]
 ) -> Column | None:
-    """Return a condition of Spark's that holds wherever the given one does; None where there is none."""
+    """Return a Spark condition that is true wherever the given one is; None if there is none."""
     match condition:
         case Comparison(column, operator, value):
             literal = _literal(fields[column], value)
@@ -252,7 +252,7 @@ def spark_condition(
 
 
 def _literal(field: T.StructField, value: Any) -> Column | None:
-    """Return a value that Spark compares with the column as Arrow does; None where the two may differ."""
+    """Return a value that Spark compares with the column as Arrow does; None if the two may differ."""
     kind = field.dataType
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(kind, INTEGERS) and is_number:
@@ -270,7 +270,7 @@ def _literal(field: T.StructField, value: Any) -> Column | None:
 
 @dataclass(frozen=True)
 class DataFrameOutput:
-    """A sink that was cut out of the graph, and the edges that bring its rows."""
+    """A sink that was removed from the graph, and the edges that bring its rows."""
 
     operator: ChainedOperator
     edges: tuple[JobEdge, ...]
@@ -279,7 +279,7 @@ class DataFrameOutput:
 def cut_outputs(
     graph: JobGraph, is_output: Callable[[ChainedOperator], bool]
 ) -> tuple[JobGraph, tuple[DataFrameOutput, ...]]:
-    """Return the graph without these sinks, each of which has edges in its place that lead out of the graph."""
+    """Return the graph without these sinks, and for each of them the edges that led to it and now leave the graph."""
     outputs: list[DataFrameOutput] = []
     vertices: list[JobVertex] = []
     edges = list(graph.edges)
@@ -332,9 +332,9 @@ def output_frame(
     vertex_of: Callable[[JobVertexId], JobVertex],
     rows_of: Callable[[JobEdge], DataFrame],
 ) -> DataFrame:
-    """Return the rows of a cut sink as a DataFrame with the columns of its stream's type.
+    """Return the rows of a removed sink as a DataFrame with the columns of its stream's type.
 
-    `rows_of`: the rows of an edge in the schema of its stage. ProgramError for columns that Spark has no type for.
+    `rows_of`: returns the rows of an edge in the schema of its stage. ProgramError if Spark has no type for a column.
     """
     (types,) = load_types(
         _alone(vertex_of(output.edges[0].source_vertex_id), output.operator),
@@ -344,8 +344,8 @@ def output_frame(
     if EdgeRows(BatchType(value_type)).is_pickled:
         place = f" ({output.operator.location})" if output.operator.location else ""
         raise ProgramError(
-            f"the records of operator '{output.operator.name}'{place} are of type {value_type}, which Spark has no "
-            "columns for in BATCH mode: give the operator before it an output_type of simple columns"
+            f"the records of operator '{output.operator.name}'{place} are of type {value_type}, for which Spark has "
+            f"no columns in BATCH mode: give the operator before the sink an output_type of simple columns"
         )
     names = data_schema(value_type).names
     frames = [

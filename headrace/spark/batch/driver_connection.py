@@ -16,20 +16,20 @@ from headrace.spark.session.authentication import TaskSecrets, find_secrets
 
 
 class DriverConnection:
-    """One per process: Spark gives a worker one task after another. It is dialled at the first report."""
+    """Connection to the driver, opened at the first report; one per process, for all its tasks."""
 
     def __init__(self, secrets: TaskSecrets) -> None:
         self._thread = EventLoopThread("headrace-reports")
         self._rpc_service = self._thread.run(_start(secrets))
 
     def tell(self, address: str, job_id: JobId, report: SubtaskReport) -> None:
-        """Send a report to a ReportReceiver. Nobody waits for it; it is lost where the driver is not reached."""
+        """Send a report to a ReportReceiver without waiting; it is lost if the driver cannot be reached."""
         with contextlib.suppress(HeadraceError):
             gateway = self._rpc_service.gateway(address, SubtaskReportGateway)
             gateway.report_subtask(job_id, report)
 
     def close(self) -> None:
-        """End the connection and its thread."""
+        """Close the connection and end its thread."""
         self._thread.run(self._rpc_service.stop())
         self._thread.stop()
 
@@ -45,7 +45,7 @@ _KEPT: Final[list[_Kept]] = []
 
 
 def driver_connection() -> DriverConnection | None:
-    """Return this process's connection to the driver of the task; None where the task was given no secrets."""
+    """Return this process's connection to the task's driver; None if the task was given no secrets."""
     secrets = find_secrets()
     if secrets is None:
         return None

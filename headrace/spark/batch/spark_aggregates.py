@@ -1,9 +1,9 @@
-"""Aggregates of a DataFrame in BATCH mode that Spark computes itself, where the results are the same.
+"""Lets Spark compute aggregates of a DataFrame in BATCH mode itself if the results are the same.
 
-An aggregation in two halves makes partial results before the exchange, which merge to the same aggregates however rows
-were cut. Where nothing but comparisons and picked columns lies between a DataFrame and that first half, it is a
-`groupBy(...).agg(...)` of Spark's: no row comes to Python before it is aggregated. The half behind the exchange stays:
-windows fire, have their timestamps and come in their order as before.
+A two-phase aggregation makes partial results before the exchange; these merge to the same aggregates however rows
+were cut. If only comparisons and column selections lie between a DataFrame and that first phase, the phase becomes a
+Spark `groupBy(...).agg(...)`: no row comes to Python before it is aggregated. The phase after the exchange stays:
+windows fire with the same timestamps and in the same order.
 
 `planned_aggregate` decides, without Spark; `SparkAggregates` makes the DataFrames.
 """
@@ -61,9 +61,9 @@ _DAY_MS: Final = 86_400_000
 _TIMES: Final = (T.TimestampType, T.TimestampNTZType, T.DateType, *INTEGERS)
 _OF_INTEGERS: Final = frozenset({"sum", "mean", "min", "max"})
 _ZERO_OF_SPARK: Final = "CAST(spark_partition_id() AS BIGINT) * 0L"
-"""Zero by an expression that Spark hands to no connector, so that Spark groups and aggregates, not a database.
+"""Zero by an expression that Spark pushes to no connector, so that Spark groups and aggregates, not a database.
 
-That may add integers in 32 bits, and take a literal behind GROUP BY for the position of a column.
+A database might add integers in 32 bits, and take a literal after GROUP BY for the position of a column.
 """
 _CONNECTORS_SCAN: Final = re.compile(r"\bScan (?!ExistingRDD|OneRowRelation)|\bBatchScan\b")
 
@@ -72,9 +72,9 @@ _CONNECTORS_SCAN: Final = re.compile(r"\bScan (?!ExistingRDD|OneRowRelation)|\bB
 class AggregatePlan:
     """Partial results that Spark computes from the rows of a DataFrame.
 
-    `conditions`: those that a row is kept by, each with the DataFrame's column behind each name in it. `time`:
-    name of the column that gives the event time, and the DataFrame's column behind it; or None. `columns`: its column
-    behind each name in `aggregation`.
+    `conditions`: conditions on which a row is kept, each with a map from its names to the DataFrame's columns. `time`:
+    name of the event time column, and its column in the DataFrame; or None. `columns`: map from the names in
+    `aggregation` to the DataFrame's columns.
     """
 
     conditions: tuple[tuple[ColumnCondition, Mapping[str, str]], ...]
@@ -90,10 +90,10 @@ def planned_aggregate(
     *,
     are_texts_bytes: bool = True,
 ) -> AggregatePlan | None:
-    """Return what Spark may compute in the place of a vertex; None where a result could differ, or that is not known.
+    """Return the plan by which Spark may replace a vertex; None if a result could differ, or if that is unknown.
 
-    `fields`: columns of the DataFrame that the vertex reads, in their order. `are_texts_bytes`: False where a database
-    may compare texts of it, as its collation says. UserCodeError where a spec does not load.
+    `fields`: columns of the DataFrame that the vertex reads, in their order. `are_texts_bytes`: False if a database
+    may compare the texts by a collation. UserCodeError if a spec cannot be loaded.
     """
     place = _place_of_half(vertex)
     if place is None or not _is_line(vertex, out, place):
@@ -114,14 +114,14 @@ def planned_aggregate(
 
 
 def _place_of_half(vertex: JobVertex) -> int | None:
-    """Return the position of the operator that makes partial results; None where a vertex has not got one of them."""
+    """Return the position of the operator that makes partial results; None unless the vertex has exactly one."""
     kinds = [one.kind for one in vertex.operators]
     count = kinds.count(LocalAggregateSpec.kind)
     return kinds.index(LocalAggregateSpec.kind) if count == 1 else None
 
 
 def _is_line(vertex: JobVertex, out: Sequence[JobEdge], last: int) -> bool:
-    """Return whether each operator before the one at `last` is read by the next one, and by nothing else."""
+    """Return whether each operator before the one at `last` is read only by the next one."""
     ids = [one.operator_id for one in vertex.operators]
     before = set(ids[:last])
     inside = [
@@ -135,7 +135,7 @@ def _is_line(vertex: JobVertex, out: Sequence[JobEdge], last: int) -> bool:
 
 
 class _Walk:
-    """Follows rows from a DataFrame to the aggregation: what their columns are, and what they have passed.
+    """Follows rows from a DataFrame to the aggregation: the origin of their columns, and the conditions passed.
 
     `known`: the DataFrame's columns by their names in the stream. `are_texts_bytes`: see planned_aggregate.
     """
@@ -148,12 +148,12 @@ class _Walk:
         self.time: tuple[str, str] | None = None
 
     def passes_source(self, spec: SourceSpec) -> bool:
-        """Follow rows out of the source; return whether Spark gives them the same event time."""
+        """Follow rows out of the source; return whether Spark assigns them the same event time."""
         column = spec.source.event_time_column
         return (column is None or self._takes_time(column)) and self._passes_times(spec.strategy)
 
     def passes(self, spec: Any) -> bool:
-        """Follow rows through an operator; return whether Spark does the same."""
+        """Follow rows through an operator; return whether Spark can do the same."""
         match spec:
             case FilterExpressionSpec(implied=ColumnCondition() as implied, is_implied_whole=True):
                 self.conditions.append((implied, self.columns))
@@ -190,7 +190,7 @@ class _Walk:
         return self._fields[self.columns[name]]
 
     def _passes_times(self, strategy: WatermarkStrategy | None) -> bool:
-        """Follow a strategy, whose watermarks have no effect in BATCH mode."""
+        """Follow a watermark strategy; its watermarks have no effect in BATCH mode."""
         if strategy is None:
             return True
         assigner = strategy.timestamp_assigner
@@ -199,7 +199,7 @@ class _Walk:
         return assigner is None and strategy.generator_supplier is None
 
     def _takes_time(self, column: str) -> bool:
-        """Return whether a column gives the event time in Spark too: no second one, as a null in the first fails."""
+        """Return whether a column gives the event time in Spark too; False for a second one, where a null must fail."""
         if self.time is not None or column not in self.columns:
             return False
         self.time = column, self.columns[column]
@@ -220,14 +220,14 @@ class _Walk:
                 return False
 
     def _groups_alike(self, field: T.StructField) -> bool:
-        """Return whether equal values are equal bytes for Spark too: texts of another collation, or padded, are not."""
+        """Return whether equal values are equal bytes in Spark too; padded and collated texts are not."""
         kind = field.dataType
         is_plain_text = kind == T.StringType() and not field.metadata and self._are_texts_bytes
         return is_plain_text or isinstance(kind, (*INTEGERS, T.BooleanType))
 
 
 class SparkAggregates:
-    """Aggregates of one job. Spark plans each DataFrame of it once, which takes longer than a short job's records."""
+    """Aggregates of one job. Plans each DataFrame once, as planning may take longer than a short job's records."""
 
     def __init__(self, spark: SparkSession, graph: JobGraph) -> None:
         self._spark: Final = spark
@@ -236,9 +236,9 @@ class SparkAggregates:
         self._has_partition_count = False
 
     def aggregated(self, vertex: JobVertex) -> tuple[JobVertex, DataFrame] | None:
-        """Return a vertex that reads partial results instead of rows, and these as `source_frame` gives rows.
+        """Return a vertex that reads partial results instead of rows, and these results as `source_frame` returns rows.
 
-        None where Spark cannot compute them, or the vertex reads no DataFrame.
+        None if Spark cannot compute them, or if the vertex reads no DataFrame.
         """
         place = _place_of_half(vertex)
         if place is None or not reads_dataframe(vertex):
@@ -268,16 +268,14 @@ class SparkAggregates:
         )
         skipped = {one.operator_id for one in vertex.operators[:place]}
         edges = tuple(one for one in vertex.chain_edges if one.source_id not in skipped)
-        _LOG.info(
-            "Spark aggregates the rows of '%s' itself, in the place of '%s'", head.name, half.name
-        )
+        _LOG.info("Spark aggregates the rows of '%s' itself, instead of '%s'", head.name, half.name)
         reading = msgspec.structs.replace(vertex, operators=(reader, *behind), chain_edges=edges)
         return reading, for_subtasks(made, vertex.parallelism)
 
     def _set_partition_count(self) -> None:
-        """Have Spark shuffle partial results for as many tasks as read most of them, unless other shuffles heed this.
+        """Have Spark shuffle partial results to as many tasks as the readers have, unless that affects other shuffles.
 
-        Once for the job, whose vertices give the same answer.
+        Set once for the job, for which all vertices give the same answer.
         """
         if self._has_partition_count:
             return
@@ -300,7 +298,7 @@ def _partial_results(
 ) -> DataFrame:
     """Return the columns of `SlicedAggregation.partial_schema`, in their order, under the names of a stage's input.
 
-    `zero`: Spark's text for the one slice of rows without an event time.
+    `zero`: Spark SQL expression for the one slice of rows without an event time.
     """
     aggregation = plan.aggregation
     fields = {field.name: field for field in frame.schema.fields}
@@ -344,7 +342,7 @@ def _aggregates(aggregation: SlicedAggregation, values: Mapping[str, str]) -> It
 
 
 def _slice(field: T.StructField, windows: EventTimeWindows, place: str) -> str:
-    """Return the beginning of a row's slice, epoch ms; a row whose event time does not fit fails the job."""
+    """Return the beginning of a row's slice, epoch ms; a row with an event time out of range fails the job."""
     time = _milliseconds(f"`{field.name}`", field.dataType)
     fits, begin, reason = f"{time} IS NOT NULL", "0L", "is null"
     if not windows.is_until_end_of_input:
@@ -359,7 +357,7 @@ def _slice(field: T.StructField, windows: EventTimeWindows, place: str) -> str:
 
 
 def _milliseconds(column: str, kind: T.DataType) -> str:
-    """Return a column as epoch ms. Microseconds are cut towards 1970, as Arrow does."""
+    """Return a column as epoch ms. Microseconds are truncated towards 1970, as in Arrow."""
     if isinstance(kind, T.DateType):
         return f"(CAST(unix_date({column}) AS BIGINT) * {_DAY_MS}L)"
     if isinstance(kind, INTEGERS):
@@ -368,23 +366,23 @@ def _milliseconds(column: str, kind: T.DataType) -> str:
 
 
 def makes_connectors_scan(plan: str) -> bool:
-    """Return whether a physical plan reads by a connector that may filter and group by itself, as a database does."""
+    """Return whether a physical plan reads through a connector that may filter and group itself, as a database does."""
     return _CONNECTORS_SCAN.search(plan) is not None
 
 
 def physical_plan(spark: SparkSession, df: DataFrame) -> str:
-    """Return the plan by which Spark would compute a DataFrame in a session, as text."""
+    """Return the physical plan of a DataFrame in a session, as text."""
     java_frame: Any = getattr(in_session(spark, df), "_jdf")  # noqa: B009
     return java_frame.queryExecution().executedPlan().toString()
 
 
 @contextmanager
 def _analysed_with(spark: SparkSession, key: str, value: str) -> Generator[None]:
-    """Have expressions that are made meanwhile keep a setting: Spark asks for it as it analyses them, and no others."""
+    """Set a Spark setting for expressions created within the block, which keep it; other sessions are not affected."""
     before = spark.conf.get(key)
     spark.conf.set(key, value)
     try:
         yield
     finally:
-        assert before is not None, f"{key} has a default"
+        assert before is not None, f"setting {key} must have a default"
         spark.conf.set(key, before)

@@ -1,7 +1,7 @@
-"""SplitAssignment: the splits of a bounded source, dealt to its subtasks in the driver before any of them runs.
+"""Assigns the splits of a bounded source to its subtasks in the driver, before any of them runs.
 
-The source's own enumerator finds and assigns the splits; here each subtask in turn asks for one until there are none.
-An attempt that Spark repeats gets the same splits again.
+The source's own enumerator finds and assigns the splits; each subtask in turn requests one until there are none.
+A repeated attempt of a task gets the same splits again.
 """
 
 import logging
@@ -28,14 +28,14 @@ _NOWHERE: Final = TaskManagerLocation(ResourceId("driver"), "", 0, None, "")
 
 
 class _Done:
-    """A call that was made at once."""
+    """Handle of a call that was made at once."""
 
     def cancel(self) -> None:
-        """Too late."""
+        """Do nothing: the call has been made."""
 
 
 class _AtOnce:
-    """Implements LaterCalls on the caller's thread: nobody waits for anything else meanwhile."""
+    """Implements LaterCalls on the caller's thread; blocking is allowed there."""
 
     def schedule(self, delay_ms: float, action: Callable[[], None], /) -> _Done:
         action()
@@ -58,7 +58,7 @@ class _AtOnce:
 def assigned_splits(
     job_id: JobId, vertex: JobVertex, settings: Settings
 ) -> tuple[tuple[bytes, ...], ...]:
-    """Return the events of the head's enumerator to the reader of each subtask."""
+    """Return for each subtask the events that the head operator's enumerator sends to its reader."""
     source = vertex.operators[0]
     events: list[list[bytes]] = [[] for _ in range(vertex.parallelism)]
     is_open = [True] * vertex.parallelism
@@ -101,8 +101,9 @@ def assigned_splits(
                 coordinator.handle_event(attempt, event_bytes(RequestSplit()))
         if sum(map(len, events)) == before:
             raise ProgramError(
-                f"the source of operator '{source.name}' gives its splits only to readers that run, which BATCH mode "
-                "cannot wait for: run the job in STREAMING mode, which gives the same final results"
+                f"the source of operator '{source.name}' assigns splits only to running readers, but BATCH mode "
+                f"needs all splits before the readers run: run the job in STREAMING mode, which gives the same final "
+                f"results"
             )
     _LOG.debug("splits of '%s': %s", source.name, [len(each) - 1 for each in events])
     return tuple(map(tuple, events))

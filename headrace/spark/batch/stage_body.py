@@ -1,4 +1,4 @@
-"""The body of a stage's Spark tasks: a StageTask on the partition's rows, and its failure as text for the driver."""
+"""The body of a stage's Spark tasks: runs a StageTask on the partition's rows, and passes its failure to the driver."""
 
 import base64
 from collections.abc import Iterable, Iterator
@@ -27,12 +27,12 @@ from headrace.task.batch.stage_rows import RECEIVER, START_ROW
 from headrace.task.batch.stage_task import StageSpec, StageTask
 
 _MARK: Final = "headrace-failure:"
-"""Text before an ErrorInfo in base64, in the exception that Spark carries to the driver."""
+"""Text before a base64-encoded ErrorInfo, in the exception that Spark carries to the driver."""
 _END_OF_MARK: Final = ":"
 
 
 class StageFailure(msgspec.Struct, frozen=True):
-    """An error of a subtask. `vertex_id`: in hexadecimal digits."""
+    """An error of a subtask. `vertex_id`: hexadecimal."""
 
     error: ErrorInfo
     vertex_id: str
@@ -40,7 +40,7 @@ class StageFailure(msgspec.Struct, frozen=True):
 
 
 class StageFailedError(Exception):
-    """Carries an error through Spark, as text; what is for people comes first."""
+    """Carries an error through Spark as text; the message for users comes first."""
 
     def __init__(self, error: BaseException, vertex_id: JobVertexId, subtask_index: int) -> None:
         failure = StageFailure(error_info_of(error), vertex_id.hex(), subtask_index)
@@ -49,7 +49,7 @@ class StageFailedError(Exception):
 
 
 def failure_in(text: str) -> StageFailure | None:
-    """Return what a StageFailedError carries, found in the text of one of Spark's exceptions; None without one."""
+    """Return the StageFailure in the text of a Spark exception; None if there is none."""
     _, mark, rest = text.rpartition(_MARK)
     if not mark:
         return None
@@ -64,12 +64,12 @@ def run_stage(
     files: StageFiles | None,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Run the subtask of this partition. Printed lines go to `output_pipe`, where Spark sends them if it is empty.
+    """Run the subtask of this partition. Printed lines go to `output_pipe`, or if it is empty to Spark's own output.
 
-    `sender` takes reports of it, if anybody wants some. `files` are those that its functions find.
+    `sender` receives its reports, if they are wanted. `files` are those that its functions find.
     """
     context = TaskContext.get()
-    assert context is not None, "a stage runs in a task of Spark's"
+    assert context is not None, "a stage runs only in a Spark task"
     # A full collection would walk through all modules each time that a few batches of rows were made.
     settle_interpreter()
     with redirect_standard_output(output_pipe), ExitStack() as held:

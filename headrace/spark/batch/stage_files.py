@@ -1,10 +1,10 @@
-"""StageFiles: the files that travel with a job in BATCH mode, on their way from the driver to the job's Python workers.
+"""StageFiles: sends the files that travel with a BATCH job from the driver to the job's Python workers.
 
-Executors get the contents as Spark's broadcasts. A worker makes of them what a TaskManager makes, in the same folder of
-its host; so a file is unpacked or installed once there. Workers that import a job's files run jobs with equal ones and
-no other: Spark has Python workers of their own for each set of environment variables.
+Executors get the contents as Spark broadcasts. A worker unpacks or installs them as a TaskManager does, in the same
+folder of its host, once per host. Workers that import a job's files run only jobs with equal files: Spark has separate
+Python workers for each set of environment variables.
 
-    job's start ──► entries are held ──tasks use and keep them──► job's end: those that no other job holds are deleted
+    job's start ──► entries are held ──tasks use and keep them──► job's end: entries that no other job holds are deleted
 """
 
 import contextlib
@@ -31,15 +31,15 @@ from headrace.graph.job_graph import JobArtifact
 
 _LOG: Final = logging.getLogger(__name__)
 _KEPT_MS: Final = 600_000
-"""Longest time between two tasks of a job on a host after which the second still finds its files."""
+"""Maximum time between two tasks of a job on a host for which the files are kept."""
 _KILL_S: Final = 10.0
 """Time in which Spark kills the worker of a cancelled task."""
 
 
 def modules_digest(artifacts: Sequence[JobArtifact]) -> str:
-    """Return the name of the workers of jobs that import these files, in their order; empty if they import none.
+    """Return the name of workers for jobs that import these files, in their order; empty if they import none.
 
-    Cached files are read by a task, and leave nothing in its process.
+    Cached files are only read by a task, and leave nothing in its process.
     """
     imported = [one for one in artifacts if not one.is_cached_file]
     names = [entry_name(one, tuple(artifacts)) for one in imported]
@@ -47,22 +47,19 @@ def modules_digest(artifacts: Sequence[JobArtifact]) -> str:
 
 
 class EntriesInUse:
-    """Counts the jobs of this process that use each entry. Any thread.
-
-    It has a lock, as jobs begin and end on threads of their own.
-    """
+    """Counts the jobs of this process that use each entry. Any thread: jobs begin and end on their own threads."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
         self._counts: Final = Counter[str]()
 
     def hold(self, names: Iterable[str]) -> None:
-        """Count a job that has begun."""
+        """Count a job that has begun and uses these entries."""
         with self._lock:
             self._counts.update(names)
 
     def release(self, names: Sequence[str]) -> list[str]:
-        """Stop counting a job that has ended; return those of its entries that no other job uses."""
+        """Stop counting a job that has ended; return its entries that no other job uses."""
         with self._lock:
             self._counts.subtract(names)
             unused = [name for name in names if self._counts[name] <= 0]
@@ -73,7 +70,7 @@ class EntriesInUse:
 
 @dataclass(frozen=True)
 class StageFiles:
-    """Files that the tasks of a job are given. `parent`: folder on each host, empty for the system's temporary one."""
+    """Files for the tasks of a job. `parent`: folder on each host; if empty, the system's temporary one."""
 
     artifacts: tuple[JobArtifact, ...]
     contents: Mapping[BlobKey, "Broadcast[bytes]"]
@@ -87,7 +84,7 @@ class StageFiles:
         contents: Mapping[BlobKey, bytes],
         parent: Path | None,
     ) -> "StageFiles":
-        """Send the contents to the executors, which fetch them as they need them; in the driver."""
+        """Send the contents to the executors, which fetch them when needed; in the driver."""
         return cls(
             tuple(artifacts),
             {key: context.broadcast(content) for key, content in contents.items()},
@@ -96,7 +93,7 @@ class StageFiles:
 
     @contextlib.contextmanager
     def settings(self, given: Mapping[str, str]) -> Generator[dict[str, str]]:
-        """Have the files on this host, and yield the job's settings with their paths; in a task."""
+        """Prepare the files on this host, and yield the job's settings with their paths; in a task."""
         store = self._store
         leases = make_artifacts(
             store, self.artifacts, Settings(dict(given)), lambda key: self.contents[key].value
@@ -112,14 +109,16 @@ class StageFiles:
     def forget(self, unused: Sequence[str]) -> None:
         """Let the executors drop the contents, and delete the `unused` entries from this host; in the driver.
 
-        On other hosts workers of later jobs with files delete them.
+        On other hosts, workers of later jobs with files delete them.
         """
         for content in self.contents.values():
             try:
                 content.destroy()
             except Exception as error:
                 # The job has its result, which must not be lost to this.
-                _LOG.warning("files of an ended job stay with the executors: %s", error)
+                _LOG.warning(
+                    "files of an ended job could not be removed from the executors: %s", error
+                )
         store = self._store
         if not store.delete(unused):
             # A task of a job that was cancelled lives on for some seconds.
@@ -127,7 +126,7 @@ class StageFiles:
 
     @property
     def entry_names(self) -> tuple[str, ...]:
-        """Names of the entries that tasks make of the files, each once."""
+        """Return the names of the entries that tasks make from the files, each once."""
         return tuple(dict.fromkeys(entry_name(one, self.artifacts) for one in self.artifacts))
 
     @property
@@ -145,5 +144,5 @@ def _delete_late(store: ArtifactStore, names: Sequence[str]) -> None:
 
 @functools.cache
 def _delete_files_of_others(parent: str) -> None:
-    """Delete files of earlier jobs, which nobody on this host uses or keeps; once in a worker, which holds its own."""
+    """Delete files of earlier jobs that nothing on this host uses; once per worker, which holds its own files."""
     _store_in(parent).delete_unused()

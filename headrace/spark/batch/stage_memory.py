@@ -1,7 +1,7 @@
-"""The memory of a Python worker of Spark's while a subtask runs in it, watched as that of a TaskManager is.
+"""Watches the memory of a Spark Python worker while a subtask runs in it, as for a TaskManager.
 
-A subtask that holds too much gets an error where its thread is, which names the function. Where that does not end it,
-the process ends, and Spark finds the cause in the file in which it looks for that of a crash.
+A subtask that uses too much memory gets an error in its thread, which names the function. If that does not end it,
+the process ends, and Spark finds the cause in the file in which it expects the cause of a crash.
 Source: pyspark.util (FaultHandlerIntegration), Spark BasePythonRunner.
 """
 
@@ -28,7 +28,7 @@ _EXIT_CODE: Final = 1
 
 
 class StageMemoryError(HeadraceError):
-    """A subtask in BATCH mode was ended, as its Python worker held too much memory."""
+    """A subtask in BATCH mode was ended, as its Python worker used too much memory."""
 
     domain = ErrorDomain.USER
 
@@ -37,7 +37,7 @@ class StageMemoryError(HeadraceError):
 
 
 def memory_settings(settings: Settings) -> dict[str, str]:
-    """Return those of `settings` that say what a Python worker may hold, and for what."""
+    """Return those of `settings` that limit the memory of a Python worker and divide it."""
     given = settings.to_dict()
     return {option.key: given[option.key] for option in _OPTIONS if option.key in given}
 
@@ -46,7 +46,7 @@ def memory_settings(settings: Settings) -> dict[str, str]:
 def memory_watched(
     vertex_name: str, settings: Settings, failure: Callable[[BaseException], BaseException]
 ) -> Generator[None]:
-    """Watch this process as long as the block runs, which is a subtask. `failure` makes what Spark is to tell."""
+    """Watch this process's memory while the block, a subtask, runs. `failure` creates the exception for Spark."""
     watch = _Watch(vertex_name, settings, failure)
     start_thread("headrace-batch-memory", watch.run)
     try:
@@ -82,7 +82,7 @@ class _Watch:
         )
 
     def run(self) -> None:
-        """Look again and again, on a thread of its own."""
+        """Check the memory periodically, on a thread of its own."""
         self._limit.watch()
         while self._next is not None:
             (delay_ms, action), self._next = self._next, None
@@ -91,7 +91,7 @@ class _Watch:
             action()
 
     def end(self) -> None:
-        """Look no more; on the subtask's thread."""
+        """Stop checking; on the subtask's thread."""
         # First: an error that comes in this moment leaves nobody behind who looks.
         self._ended.set()
         with self._lock:
@@ -118,7 +118,7 @@ class _Watch:
 
     def _exit(self, reason: str) -> None:
         error = StageMemoryError(self._vertex_name, reason)
-        _LOG.error("this Python worker ends at once: %s", error)
+        _LOG.error("this Python worker is ended: %s", error)
         folder = os.environ.get(_CRASH_FOLDER_VARIABLE)
         # Without it Spark says that the worker has crashed, and the line above says why.
         if folder:

@@ -1,7 +1,7 @@
-"""StageResources: cores and external resources, such as GPUs, that Spark keeps for each subtask of a stage.
+"""StageResources: cores and external resources, such as GPUs, that Spark reserves for each subtask of a stage.
 
-A stage takes what its slot sharing group says, else what the cluster's settings give every TaskManager. Where Spark
-starts executors of any size, a group's stage runs in some with the group's memory; elsewhere in those that there are.
+A stage takes the resources of its slot sharing group, else those that the settings give every TaskManager. If Spark
+can start executors of any size, a group's stage runs in executors with the group's memory, else in the existing ones.
 Source: Spark MapInBatchExec (its profile), DAGScheduler.mergeResourceProfilesForStage.
 """
 
@@ -21,13 +21,13 @@ _NO_EFFECT: Final = "of slot sharing groups (%s) have no effect in BATCH mode"
 
 @dataclass(frozen=True)
 class StageResources:
-    """`external`: the external resources that every subtask takes whose group says nothing."""
+    """`external`: the external resources of each subtask whose group names none."""
 
     sizes: WorkerSizes
     external: tuple[tuple[str, int], ...] = ()
 
     def refuse(self, graph: JobGraph) -> None:
-        """Raise ProgramError for a group that asks for what no executor has."""
+        """Raise ProgramError for a group that requests resources that no executor has."""
         for group in graph.slot_resources:
             wanted = self._wanted(graph, group)
             if self.sizes.kind.is_single_process and not wanted.external_resources:
@@ -35,12 +35,12 @@ class StageResources:
             refusal = self.sizes.refusal_of(wanted, UNSPECIFIED)
             if refusal:
                 raise ProgramError(
-                    f"slot sharing group '{group}' asks for {wanted} for each of its subtasks in BATCH mode, which "
-                    f"Spark cannot give them: {refusal}"
+                    f"slot sharing group '{group}' requests {wanted} for each of its subtasks, which Spark cannot "
+                    f"provide in BATCH mode: {refusal}"
                 )
 
     def idle(self, graph: JobGraph) -> str:
-        """Say which resources of groups have no effect, and why; empty where all have."""
+        """Return which resources of groups have no effect, and why; empty if all have an effect."""
         names = ", ".join(sorted(graph.slot_resources))
         if not names or self.sizes.grows_on_demand:
             return ""
@@ -51,23 +51,23 @@ class StageResources:
         if not any(one.memory_bytes for one in graph.slot_resources.values()):
             return ""
         return (
-            f"memory {_NO_EFFECT % names} where Spark starts no executors on demand: their subtasks run in those that "
-            "there are"
+            f"memory {_NO_EFFECT % names} where Spark starts no executors on demand: their subtasks run in the "
+            f"existing ones"
         )
 
     def profile_of(self, graph: JobGraph, vertex: JobVertex) -> Any:
-        """Return Spark's ResourceProfile of a vertex's stage; None: it takes what a task has by default."""
+        """Return Spark's ResourceProfile of a vertex's stage; None for Spark's default."""
         return self.sizes.spark_profile_of(self._wanted(graph, vertex.slot_sharing_group))
 
     def settings_of(self, graph: JobGraph, vertex: JobVertex) -> dict[str, str]:
-        """Return settings of the memory of a vertex's Python workers, where they have a size of their own."""
+        """Return settings for the memory of a vertex's Python workers, if the group has its own."""
         wanted = self._wanted(graph, vertex.slot_sharing_group)
         return memory_settings(Settings(self.sizes.settings_of(wanted)))
 
     def stands_alone(self, graph: JobGraph, vertex: JobVertex, others: Iterable[JobVertex]) -> bool:
-        """Return whether a shuffle must part the rows of a vertex from those of others that are read together.
+        """Return whether a vertex needs a shuffle between its rows and those of others that are read together.
 
-        Spark computes what is read together in one stage, which has one profile.
+        Spark computes inputs that are read together in one stage, which has one profile.
         """
         own = self._wanted(graph, vertex.slot_sharing_group)
         wanted = (self._wanted(graph, other.slot_sharing_group) for other in others)

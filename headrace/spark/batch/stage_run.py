@@ -1,4 +1,4 @@
-"""StageRun: the stages of one job in BATCH mode, run once on a thread of Spark's, and ended from others."""
+"""StageRun: runs the stages of one BATCH job once, on a Spark thread; other threads may end it."""
 
 import contextlib
 import logging
@@ -27,10 +27,10 @@ _CANCELS_MAX: Final = 20
 
 
 class StageRun:
-    """One per job. Its callbacks come on the run's thread, `take_report` also on others.
+    """Run of one job's stages. Its callbacks come on the run's thread; `take_report` also on others.
 
-    `on_finished` gets the rows of collect sinks, `on_stopped` what ended the stages before. `report_address`: of the
-    ReportReceiver, empty where workers write to a pipe. `is_of_program`: see BatchJobMaster.
+    `on_finished` gets the rows of collect sinks, `on_stopped` the error that ended the stages. `report_address`: of the
+    ReportReceiver, empty if workers write to a pipe. `is_of_program`: see BatchJobMaster.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class StageRun:
         self._thread.start()
 
     def end(self) -> None:
-        """End the stages, if they still run; asks again, as some may yet begin. Any other thread."""
+        """End the stages if they still run; the request is repeated, as more may begin. Not on the run's thread."""
         for _ in range(_CANCELS_MAX):
             if self._has_left_spark.is_set():
                 return
@@ -76,13 +76,15 @@ class StageRun:
             except Exception as error:
                 # Where the application has ended meanwhile, so have its stages.
                 _LOG.warning(
-                    "Spark was not asked to end the stages of job %s: %s", self._graph.job_id, error
+                    "the stages of job %s could not be cancelled in Spark: %s",
+                    self._graph.job_id,
+                    error,
                 )
                 return
             self._has_left_spark.wait(_CANCEL_S / _CANCELS_MAX)
 
     def end_and_wait(self) -> None:
-        """End the stages, and give their thread a while to end. Any other thread."""
+        """End the stages, and wait a while for their thread to end. Not on the run's thread."""
         self.end()
         self._thread.join(_CANCEL_S)
 
@@ -134,7 +136,7 @@ class StageRun:
 
     @property
     def _workers(self) -> str:
-        """Name of the Python workers that the job shares with none that imports other files; empty: with all."""
+        """Return the name of the Python workers for the job's imported files; empty if it imports none."""
         graph = self._graph
         if not self._is_of_program and graph.settings.get(PYTHON_FILES.key):
             # Paths, whose content may be another one by the next job.

@@ -1,7 +1,7 @@
-"""Reports of subtasks on Spark's executors to the job's driver: that they run, and what they have read and written.
+"""Reports of subtasks on Spark's executors to the job's driver: their states, and the records read and written.
 
-The last report of a subtask comes with its success, as an update of one of Spark's accumulators. Nobody waits for those
-before it: lines of a named pipe where driver and workers share a host, messages over the network elsewhere.
+The last report of a subtask comes with its success, as an update of a Spark accumulator. Earlier reports are
+best effort: lines of a named pipe if driver and workers share a host, else messages over the network.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from headrace.spark.workers.worker_output import LinePipe
 
 _INTERVAL_MS: Final = 500.0
 _REMOTE_INTERVAL_MS: Final = 5_000.0
-"""The same over the network, where the workers of many hosts may report."""
+"""Interval of reports over the network, where the workers of many hosts may report, in ms."""
 
 
 TakeReport = Callable[[SubtaskReport], None]
@@ -35,7 +35,7 @@ _DECODER: Final = msgspec.json.Decoder(SubtaskReport)
 
 
 class _Forwarded(AccumulatorParam[list[bytes]]):
-    """Hands what is added to `take`, in the driver; elsewhere it keeps it until Spark takes it there."""
+    """Accumulator that passes added values to `take` in the driver; elsewhere Spark collects them."""
 
     def __init__(self, take: TakeReport | None) -> None:
         self.take = take
@@ -55,18 +55,18 @@ class _Forwarded(AccumulatorParam[list[bytes]]):
 
 
 class ReportReceiver(RpcEndpoint, SubtaskReportGateway):
-    """The driver's end of reports that come over the network, of all jobs: some come after the end of theirs."""
+    """Receives reports over the network in the driver, for all jobs; reports of ended jobs are ignored."""
 
     def __init__(self, rpc_service: RpcService) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("subtask-reports"))
         self._jobs: Final[dict[JobId, TakeReport]] = {}
 
     def follow(self, job_id: JobId, take: TakeReport) -> None:
-        """Hand the reports of a job to `take`, on the main thread."""
+        """Pass the reports of a job to `take`, on the main thread."""
         self._jobs[job_id] = take
 
     def forget(self, job_id: JobId) -> None:
-        """Take no more reports of a job."""
+        """Ignore later reports of a job."""
         self._jobs.pop(job_id, None)
 
     def report_subtask(self, job_id: JobId, report: SubtaskReport) -> None:
@@ -76,9 +76,9 @@ class ReportReceiver(RpcEndpoint, SubtaskReportGateway):
 
 
 class ReportChannel:
-    """The driver's end, for one job. `take` is called on threads of its own.
+    """The driver's end of one job's reports. `take` is called on threads of its own.
 
-    `pipe_path` and `address`, of a ReportReceiver: empty without one.
+    `pipe_path`, and `address` of a ReportReceiver: empty if there is none.
     """
 
     def __init__(
@@ -92,17 +92,17 @@ class ReportChannel:
         )
         accumulator = context.accumulator([], self._param)
         self.sender: Final = ReportSender(accumulator, job_id, pipe_path, address)
-        """Accumulator, pipe and address that the stages of the job are given."""
+        """Accumulator, pipe and address for the stages of the job."""
 
     def close(self) -> None:
-        """Take no more reports."""
+        """Stop receiving reports."""
         self._param.take = lambda _: None
         if self._pipe is not None:
             self._pipe.close()
 
 
 def _decoding(take: TakeReport) -> Callable[[bytes], None]:
-    """Return what hands the reports in whole lines to `take`."""
+    """Return a function that decodes whole lines and passes the reports to `take`."""
 
     def take_lines(lines: bytes) -> None:
         for line in lines.splitlines():
@@ -158,14 +158,14 @@ class SubtaskReporter:
         self._tell()
 
     def reading(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`, which the task reads."""
+        """Yield `batches`, which the task reads, and count them."""
         for batch in batches:
             self._bytes_in += batch.nbytes
             self._tell()
             yield batch
 
     def writing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield `batches`, which the task writes, and report its success behind them."""
+        """Yield `batches`, which the task writes, and report its success after the last one."""
         for batch in batches:
             self._bytes_out += batch.nbytes
             self._tell()
@@ -178,7 +178,7 @@ class SubtaskReporter:
         self._write(self._report(ExecutionState.FAILED))
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         pipe, self._pipe = self._pipe, -1
         if pipe >= 0:
             os.close(pipe)

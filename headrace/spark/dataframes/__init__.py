@@ -1,1 +1,1 @@
-"""DataFrames in and out: pushed into source subtasks, committed by the driver."""
+"""DataFrames as sources and sinks: pushed into source subtasks, committed by the driver."""

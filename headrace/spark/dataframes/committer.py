@@ -1,8 +1,8 @@
-"""DataFrameCommitter: writes the staged files of a checkpoint through Spark, in the driver, once for each id.
+"""DataFrameCommitter: writes the staged files of a checkpoint through Spark in the driver, once for each id.
 
-What makes a second commit of an id harmless depends on the target: a note in a folder of files, the transaction id of
-a Delta table, or the user's own function. Any other target has only our word, which may come a moment too late: a note
-that is written once the function has returned, or Spark's writer has.
+The target decides how a repeated commit of an id is recognised: by a note in a folder of files, by the transaction id
+of a Delta table, or by the user's own function. For any other target a separate note is written after the function or
+Spark's writer has returned; if the driver dies in between, the commit is repeated.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class SinkWriteError(SinkCommitError):
 
 
 class WriteNote(msgspec.Struct, frozen=True):
-    """Note of the commits made to a target that is no folder of files.
+    """Note of the commits made to a target that is not a folder of files.
 
     The save mode applies to the commit `first_id`; commits up to `last_id` are done.
     """
@@ -72,18 +72,21 @@ class DataFrameCommitter:
         key: KeySource,
         note_folder: str = "",
     ) -> None:
-        """`note_folder`: where it is noted which batches a function has had, beside checkpoints that outlive us."""
+        """Create the committer.
+
+        `note_folder`: records the batches given to a function; lies next to durable checkpoints.
+        """
         self._operator_name: Final = operator_name
         self._payload: Final = payload
         self._spark: Final = spark
         self._key: Final = key
         self._note_folder: Final = note_folder
-        # Where no checkpoint outlives the driver, no note need either.
+        # If no checkpoint outlives the driver, neither must the note.
         self._had: dict[str, int] = {}
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """Write the staged files. SinkWriteError if Spark fails, SinkCommitError if trying again is no use."""
+        """Write the staged files. SinkWriteError if Spark fails, SinkCommitError if a retry cannot succeed."""
         parts = [_PART.decode(content) for content in committables]
         if not parts:
             return
@@ -100,7 +103,7 @@ class DataFrameCommitter:
         self._sweep(parts)
 
     def last_committed(self, scope: str) -> int | None:
-        """Return the newest commit in the target; for a function, of the newest batch that it has had."""
+        """Return the newest commit in the target; for a function, the newest batch that it was given."""
         payload = self._payload
         if payload.function is not None and not self._note_folder:
             return self._had.get(scope)
@@ -112,7 +115,7 @@ class DataFrameCommitter:
         return None if note is None else note.last_id
 
     def delete_leftovers(self, scope: str, owner: str) -> None:
-        """Delete what subtasks staged for a log of batches."""
+        """Delete the files that subtasks staged for a log of batches."""
         if self._payload.staging_directory:
             file_system, folder = file_system_of(self._payload.staging_directory)
             delete_files(file_system, folder, (".parquet",), frozenset())
@@ -151,7 +154,7 @@ class DataFrameCommitter:
     def _give_batch(
         self, function: FunctionPayload, scope: str, checkpoint_id: int, parts: Sequence[StagedPart]
     ) -> None:
-        """Call the function, unless it has had the batch: later checkpoints may name one that is done."""
+        """Call the function, unless it was given the batch before: later checkpoints may name a batch that is done."""
         notes = self._notes(scope) if self._note_folder else None
         note = None if notes is None else notes.read()
         last_id = self._had.get(scope, 0) if note is None else note.last_id
@@ -197,7 +200,7 @@ class DataFrameCommitter:
         return any(part.row_count for part in parts)
 
     def _sweep(self, parts: Sequence[StagedPart]) -> None:
-        """Delete files that attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
+        """Delete files that earlier attempts staged and no checkpoint contains; ids commit in order."""
         for part in parts:
             attempt = (part.subtask_index, part.attempt_number)
             if part.attempt_number == 0 or attempt in self._swept:
@@ -218,14 +221,14 @@ class DataFrameCommitter:
 
 
 def _content_of(parts: Sequence[StagedPart]) -> str:
-    """Return a key of the staged files, as long as any is there: they are deleted after their commit."""
+    """Return a key of the staged files as long as any exists: they are deleted after their commit."""
     if not any(exists(*file_system_of(part.path)) for part in parts):
         return ""
     return hashlib.blake2b("\n".join(sorted(one.path for one in parts)).encode()).hexdigest()[:32]
 
 
 def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Committer:
-    """Make the committer of a sink that Spark writes; the entry point `dataframe`."""
+    """Return the committer of a sink that Spark writes; the entry point `dataframe`."""
     decoded: Any = msgspec.msgpack.decode(payload, type=CommitPayload)
     check_can_commit(context, decoded)
     settings, folder = context.settings, ""
@@ -239,11 +242,12 @@ def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Com
 
 
 def check_can_commit(context: CommitterContext, payload: CommitPayload) -> None:
-    """Raise ProgramError where commits of a job with checkpoints could not be told apart, and nobody bears that."""
+    """Raise ProgramError if the sink must write exactly once and its target cannot recognise repeated commits."""
     can_tell = payload.function or payload.format in {*FILE_FORMATS, BATCH_LOG_FORMAT, "delta"}
     if can_tell or payload.is_at_least_once or context.settings.duration_ms(INTERVAL) <= 0:
         return
     raise ProgramError(
-        f"sink '{context.operator_name}' cannot write each row once through Spark's '{payload.format}', which does "
-        "not say what it was given: say guarantee=DeliveryGuarantee.AT_LEAST_ONCE, or take IdempotentForeachBatchSink"
+        f"sink '{context.operator_name}' cannot write each row exactly once through Spark's '{payload.format}', "
+        f"which does not record its commits: set guarantee=DeliveryGuarantee.AT_LEAST_ONCE, or use "
+        f"IdempotentForeachBatchSink"
     )

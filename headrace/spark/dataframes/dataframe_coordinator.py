@@ -1,17 +1,17 @@
-"""DataFrameCoordinator: runs the Spark job that pushes a DataFrame into source subtasks, and again after failures.
+"""DataFrameCoordinator: runs the Spark job that pushes a DataFrame into source subtasks, and reruns it after failures.
 
     all subtasks ready ──► plan the DataFrame, announce its partitions ──► Spark job: each task pushes its partition
     a subtask failed ───► cancel the job, wait for new attempts        job failed ───► the Headrace job fails
 
-PartitionOwners keeps which subtask has which partition:
+PartitionOwners assigns partitions to subtasks:
 
-    afresh ── announce(n): i goes to subtask i modulo parallelism ──► announced ── ended ──► …
-    restored ── each reader says what its state holds ───────────────────▲
+    started afresh ── announce(n): i goes to subtask i modulo parallelism ──► announced ── ended ──► …
+    restored ── each reader reports the partitions in its state ───────────────────▲
 
-In a job that takes checkpoints the rows must be the same, in the same order, whenever they are computed. A DataFrame
-that may give others is written to files once, and pushed from there. These copies lie next to the job's checkpoints,
-which hold positions in them, or in a new folder for temporary files if the checkpoints do not outlive the driver. The
-plan that a checkpoint holds is compared with the present one when a job is restored.
+In a job that takes checkpoints the rows must be the same, in the same order, each time they are computed. A DataFrame
+that may give other rows is written to files once, and pushed from there. These copies lie next to the job's
+checkpoints, which hold positions in them, or in a new folder for temporary files if the checkpoints do not outlive the
+driver. The plan in a checkpoint is compared with the present one when a job is restored.
 
 Source: Flink SourceCoordinator.
 """
@@ -64,7 +64,7 @@ _LOG = logging.getLogger(__name__)
 _PASSING: Final = f"headrace-{DATAFRAMES_FOLDER}-"
 _LAST_TASK_S: Final = 5.0
 _RUN_NUMBERS: Final = itertools.count(1)
-"""Of this process, not of a coordinator: one that follows another for the same job must not be cancelled with it."""
+"""Numbers of pushing runs, unique in this process, so that cancelling one run never cancels another coordinator's."""
 _EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
 _TARGET_LOST: Final = re.compile(
     rf"{re.escape(ConnectionLostError.__module__)}\."
@@ -73,7 +73,7 @@ _TARGET_LOST: Final = re.compile(
 
 
 def make_folder_of_copies(settings: Settings) -> str:
-    """Return a folder for copies, which is there. CheckpointStorageError, OSError."""
+    """Create a folder for copies and return its path. CheckpointStorageError or OSError if it cannot be created."""
     directory = settings.get_option(CHECKPOINT_DIRECTORY)
     if not directory:
         return tempfile.mkdtemp(prefix=_PASSING)
@@ -83,12 +83,12 @@ def make_folder_of_copies(settings: Settings) -> str:
 
 
 def is_passing(copy_path: str) -> bool:
-    """Return whether a copy need not outlive the driver, whose memory holds the checkpoints too."""
+    """Return whether a copy is deleted with the driver, whose memory holds the checkpoints too."""
     return Path(copy_path).parent.name.startswith(_PASSING)
 
 
 def delete_copy(copy_path: str) -> None:
-    """Delete a copy, and its folder where that is empty. May block."""
+    """Delete a copy, and its folder if that is empty then. May block."""
     file_system, path = file_system_of(copy_path)
     try:
         file_system.delete_dir(path)
@@ -98,12 +98,12 @@ def delete_copy(copy_path: str) -> None:
 
 
 class PartitionOwners:
-    """Counts the partitions of one source; subtasks by their index."""
+    """Tracks the partitions of one source and the subtasks that own them."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism
         self._open: dict[int, set[int]] = {index: set() for index in range(parallelism)}
-        # What each had when partitions were announced: a reader that starts before that has them all to read.
+        # Partitions of each subtask at the announcement: a reader that starts before it must read them all.
         self._at_announcement: dict[int, frozenset[int]] = {}
         # The oldest checkpoint in which readers' states hold their partitions; None before there is one.
         self._first_checkpoint_id: int | None = None
@@ -112,15 +112,15 @@ class PartitionOwners:
 
     @property
     def open_partitions(self) -> Mapping[int, int]:
-        """Subtask by partition, of those that have not ended."""
+        """Return the subtask of each partition that has not ended."""
         return {each: index for index, mine in self._open.items() for each in sorted(mine)}
 
     def partitions_of(self, subtask_index: int) -> tuple[int, ...]:
-        """Partitions of a subtask that have not ended, ascending."""
+        """Return the partitions of a subtask that have not ended, ascending."""
         return tuple(sorted(self._open[subtask_index]))
 
     def announce(self, partition_count: int, first_partition: int = 0) -> None:
-        """The DataFrame is planned: give its partitions out, which are numbered from the first on."""
+        """Assign the partitions of the planned DataFrame, which are numbered from `first_partition` on."""
         assert not self.is_announced
         self.is_announced = True
         end = first_partition + partition_count
@@ -131,19 +131,19 @@ class PartitionOwners:
             self._at_announcement[index] = frozenset(mine)
 
     def checkpoint_taken(self, checkpoint_id: int) -> None:
-        """Readers hear of partitions that are announced later only after their part of it."""
+        """Note a checkpoint: readers hear of partitions announced later only after their part of it."""
         if self.is_announced and self._first_checkpoint_id is None:
             self._first_checkpoint_id = checkpoint_id
 
     def restored(self, checkpoint_id: int, *, was_announced: bool) -> None:
-        """All subtasks start from a checkpoint; where partitions were announced, readers say which they have."""
+        """Start all subtasks from a checkpoint; if it has announced partitions, the readers report theirs."""
         if was_announced:
             self.is_announced = True
             self._first_checkpoint_id = checkpoint_id
             self._starts_from_state = set(range(self._parallelism))
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """One subtask starts from a checkpoint, or afresh, while the others go on."""
+        """Restart one subtask from a checkpoint, or afresh, while the others continue."""
         first = self._first_checkpoint_id
         if first is not None and checkpoint_id is not None and checkpoint_id >= first:
             self._starts_from_state.add(subtask_index)
@@ -151,7 +151,7 @@ class PartitionOwners:
             self._starts_from_state.discard(subtask_index)
 
     def handle_event(self, subtask_index: int, payload: bytes) -> None:
-        """A reader opens, or has all of a partition."""
+        """Handle a reader's event: it opens, or has received all of a partition."""
         event: ReaderEvent = _EVENT.decode(payload)
         match event:
             case ReaderOpened(positions):
@@ -160,7 +160,7 @@ class PartitionOwners:
                 self.ended(subtask_index, partition)
 
     def opened(self, subtask_index: int, partitions: Iterable[int]) -> None:
-        """A reader opens, with these partitions in the state that it starts from."""
+        """Note that a reader opens, with these partitions in its restored state."""
         if not self.is_announced:
             return
         if subtask_index in self._starts_from_state:
@@ -169,14 +169,14 @@ class PartitionOwners:
             self._open[subtask_index] = set(self._at_announcement[subtask_index])
 
     def ended(self, subtask_index: int, partition: int) -> None:
-        """A subtask has emitted all rows of a partition."""
+        """Note that a subtask has emitted all rows of a partition."""
         self._open[subtask_index].discard(partition)
 
 
 class DataFramePushError(HostError):
-    """The Spark job that pushes a DataFrame has failed; one that is run again may succeed.
+    """The Spark job that pushes a DataFrame has failed; a rerun may succeed.
 
-    `place` is the operator with the line that made it. Where a function of the user's raised inside Spark, its line
+    `place` is the operator with the line that created it. If a user function raised an error inside Spark, its line
     comes first.
     """
 
@@ -191,31 +191,31 @@ class DataFramePushError(HostError):
 
 
 class PushTargetLostError(DataFramePushError):
-    """The same because a source subtask was gone, or refused: its TaskManager, or its task, failed before."""
+    """The Spark job failed because a source subtask was lost or refused the rows."""
 
     is_consequence = True
 
 
 def push_error(place: str, reason: str) -> DataFramePushError:
-    """Return the error for Spark's message about its job, in the form of `root_message`."""
+    """Return the error for Spark's message about its job, which has the form of `root_message`."""
     kind = PushTargetLostError if _TARGET_LOST.match(reason) else DataFramePushError
     return kind(place, reason)
 
 
 class DataFrameChangedError(ProgramError):
-    """A DataFrame is not planned as it was when the checkpoint was taken, so that positions in it mean nothing."""
+    """A DataFrame's plan differs from that in the checkpoint, so that positions in the rows are invalid."""
 
     def __init__(self, place: str, before: str, now: str) -> None:
         super().__init__(
-            f"the DataFrame of {place} is not the one of the checkpoint that the job is restored "
-            f"from: it had {before}, and now has {now}. Make it from the same files, with the same expressions and the "
+            f"the DataFrame of {place} differs from the one in the checkpoint that the job is restored from: it had "
+            f"{before}, and now has {now}. Make it from the same files, with the same expressions and the "
             "same Spark settings, or start without the checkpoint"
         )
 
 
 @dataclass(frozen=True)
 class Computed:
-    """Plan by which the rows are computed, once it is known; fields as in SourceState."""
+    """Plan that computes the rows, once it is known; fields as in SourceState."""
 
     plan: str
     parallelism: int
@@ -232,7 +232,7 @@ class _Pushing:
 
 
 class DataFrameCoordinator:
-    """Starts the pushing job once all subtasks are ready, and cancels it with the Headrace job.
+    """Starts the pushing Spark job once all subtasks are ready, and cancels it with the Headrace job.
 
     Implements CheckpointedCoordinator.
     """
@@ -251,7 +251,7 @@ class DataFrameCoordinator:
         self._copy_path = ""
 
     def start(self) -> None:
-        """Nothing to do before subtasks are ready."""
+        """Do nothing until the subtasks are ready."""
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
         """Note where a subtask runs; the last one starts the job."""
@@ -260,25 +260,25 @@ class DataFrameCoordinator:
             self._start_pushing()
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """Stop pushing until there is a new attempt."""
+        """Stop pushing until a new attempt is ready."""
         known = self._ready.get(attempt_id.subtask_index)
         if known is not None and known[0] == attempt_id:
             del self._ready[attempt_id.subtask_index]
             self._cancel()
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
-        """A reader opens, or has all of a partition."""
+        """Handle a reader's event: it opens, or has received all of a partition."""
         self._owners.handle_event(attempt_id.subtask_index, payload)
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return the identity of the plan; positions are in the readers' states.
+        """Return the identity of the plan; the positions are in the readers' states.
 
-        ProgramError in a job that takes no checkpoints of its own: nobody saw to it that rows come out again so.
+        ProgramError in a job without periodic checkpoints, in which nothing ensures that rows can be recomputed alike.
         """
         if not self._takes_checkpoints:
             raise ProgramError(
-                f"{self._context.place} reads a DataFrame, whose positions hold only in a job that "
-                f"takes checkpoints from its start: set {INTERVAL.key}"
+                f"{self._context.place} reads a DataFrame, whose positions are valid only in a job that takes "
+                f"checkpoints from its start: set {INTERVAL.key}"
             )
         self._was_checkpointed = True
         self._owners.checkpoint_taken(checkpoint_id)
@@ -289,13 +289,13 @@ class DataFrameCoordinator:
         return msgspec.msgpack.encode(state)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Nothing depends on it."""
+        """Do nothing."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Nothing depends on it."""
+        """Do nothing."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
-        """All subtasks start anew; those of a checkpoint say themselves which rows they have."""
+        """Restart all subtasks; readers restored from a checkpoint report which rows they have."""
         self._cancel()
         self._ready.clear()
         self._owners = PartitionOwners(self._context.parallelism)
@@ -307,11 +307,14 @@ class DataFrameCoordinator:
             self._known = Computed(restored.plan, restored.parallelism, restored.copy_path)
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """One subtask starts anew while the others go on."""
+        """Restart one subtask while the others continue."""
         self._owners.subtask_reset(subtask_index, checkpoint_id)
 
     async def job_finishing(self) -> None:
-        """Readers end only after every partition's end, unless the job was stopped to be resumed: no copy is needed."""
+        """Delete the copy if the job has finished; a job stopped to be resumed keeps it.
+
+        Readers end after all partitions.
+        """
         if self._owners.is_announced and not self._owners.open_partitions:
             self._was_checkpointed = False
 
@@ -366,7 +369,7 @@ class DataFrameCoordinator:
         start_thread(f"push-{context.operator_name}", lambda: self._push(pushing, target, known))
 
     def _push(self, pushing: _Pushing, target: PushTarget, known: Computed) -> None:
-        """Run the Spark job; on a thread of its own, which the job group belongs to."""
+        """Run the Spark job, on a thread of its own, to which the job group belongs."""
         context, spark_context = self._context, self._df.sparkSession.sparkContext
         try:
             spark_context.setJobGroup(
@@ -396,7 +399,7 @@ class DataFrameCoordinator:
             pushing.ended.set()
 
     def _repeatable(self, copy_path: str) -> tuple[DataFrame, str]:
-        """Return the DataFrame to push, and where its copy is, if it needs one; `copy_path`: where there is one."""
+        """Return the DataFrame to push, and the path of its copy if it needs one; `copy_path`: an existing copy."""
         spark = self._df.sparkSession
         if not self._takes_checkpoints:
             return self._df, ""
@@ -409,14 +412,14 @@ class DataFrameCoordinator:
         directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
         if not directory and not str(spark.sparkContext.master).startswith("local"):
             raise ProgramError(
-                f"the DataFrame of {context.place} cannot be read again row by row ({reason}), so it must be copied "
-                f"for checkpoints: say where with {CHECKPOINT_DIRECTORY.key}, or write it to files and read those"
+                f"the DataFrame of {context.place} cannot be recomputed with the same rows in order ({reason}), so "
+                f"checkpoints need a copy of it: set {CHECKPOINT_DIRECTORY.key}, or write it to files and read those"
             )
         if not self._copy_path:
             folder = make_folder_of_copies(context.settings)
             self._copy_path = f"{folder}/{context.job_id.hex()}-{context.operator_id.hex()}"
         copy_path = self._copy_path
-        _LOG.info("the DataFrame of '%s' (%s) is copied to %s first", name, reason, copy_path)
+        _LOG.info("the DataFrame of '%s' (%s) is first copied to %s", name, reason, copy_path)
         self._df.write.mode("overwrite").parquet(copy_path)
         return spark.read.schema(self._df.schema).parquet(copy_path), copy_path
 

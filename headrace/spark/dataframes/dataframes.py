@@ -1,4 +1,4 @@
-"""DataFrames as streams: keeps the program's DataFrames by name in the driver, and makes sources that refer to them."""
+"""DataFrames as streams: registers the program's DataFrames by name in the driver, and creates sources for them."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ from headrace.spark.session.authentication import TaskSecrets
 
 @dataclass
 class _Registry:
-    """DataFrames by name, for as long as the process lives: a graph cannot carry them."""
+    """The program's DataFrames by name, for the life of the process, as a graph cannot carry them."""
 
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     frames: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
@@ -42,7 +42,7 @@ class _Registry:
 
 _registry: Final = _Registry()
 _DELAY: Final = "spark.watermarkDelayMs"
-"""Metadata of a column. Source: Spark, EventTimeWatermark.delayKey."""
+"""Metadata key of a column with the watermark's delay. Source: Spark, EventTimeWatermark.delayKey."""
 
 
 def dataframe_source(
@@ -54,13 +54,13 @@ def dataframe_source(
 ) -> tuple[DataFrameSource | ArrowSource, TypeInformation, int | None]:
     """Return the source of a DataFrame's rows, their type, and the delay in ms of the DataFrame's own watermark.
 
-    A bounded DataFrame of Spark Connect is computed at once: its rows travel with the job. ProgramError where it has no
-    such column or type.
+    A bounded DataFrame of Spark Connect is computed at once: its rows travel with the job. ProgramError if the event
+    time column is missing or a type is not supported.
     """
     is_streaming = bool(df.isStreaming)
     if not is_streaming and (trigger or checkpoint_location):
         raise ProgramError(
-            "trigger and checkpoint_location are for streaming DataFrames; this one is bounded"
+            "trigger and checkpoint_location are only for streaming DataFrames, but this one is bounded"
         )
     if is_of_connect(df):
         rows = _source_of_connect(df, event_time_column)
@@ -86,9 +86,9 @@ def dataframe_source(
 
 
 def dataframe_named(dataframe_id: str, reader: str) -> DataFrame:
-    """Return a DataFrame of the program's, with plain names of columns, for an operator that reads it.
+    """Return a DataFrame of the program, with plain column names, for an operator that reads it.
 
-    HostError where this process has never made it.
+    HostError if this process has not created it.
     """
     df = _registry.frames.get(dataframe_id)
     if df is None:
@@ -100,18 +100,19 @@ def dataframe_named(dataframe_id: str, reader: str) -> DataFrame:
 
 
 def _source_of_connect(df: Any, event_time_column: str | None) -> ArrowSource:
-    """Return a source of rows that the Connect server computes now: no driver of ours can have them computed later."""
+    """Return a source of rows that the Connect server computes now, as this process could not do it later."""
     if df.isStreaming:
         raise ProgramError(
-            "this DataFrame streams on Spark Connect, whose client has no driver to push its rows: have the server "
-            "write them to a log, df.writeStream.format('headrace').option('checkpointLocation', …).start(folder), and "
+            "a streaming DataFrame of Spark Connect cannot be a source, as its client has no driver to push the "
+            "rows: let the server write them to a log, "
+            "df.writeStream.format('headrace').option('checkpointLocation', …).start(folder), and "
             "read that with BatchLogSource(folder, row_type); or write to Kafka, and read with a KafkaSource"
         )
     return read_arrow(df.toArrow(), event_time_column)
 
 
 def spark_watermark(df: DataFrame) -> tuple[str | None, int | None]:
-    """Return the column of `df.withWatermark(column, delay)` and the delay in ms, as far as a column still has them."""
+    """Return the column of `df.withWatermark(column, delay)` and the delay in ms, if a column still has it."""
     for column in df.schema.fields:
         delay_ms = column.metadata.get(_DELAY) if column.metadata else None
         if delay_ms is not None:

@@ -1,8 +1,8 @@
 """The data source `headrace`: a log of batches as a DataFrame, bounded or streaming, and as the sink of a query.
 
-Offsets are numbers of batches, each of which is what one checkpoint of the job has committed. Spark finds the source by
-itself in every session (`pyspark_headrace_stream`). All of this runs in Python workers of Spark: the log's folder is
-all that a query and a job share, so that either may end, and start again, without the other.
+Offsets are numbers of batches; each batch holds the rows committed by one checkpoint of the job. Spark finds the source
+by itself in every session (`pyspark_headrace_stream`). All of this runs in Spark's Python workers: query and job share
+only the log's folder, so that either may end and restart without the other.
 """
 
 import os
@@ -43,24 +43,24 @@ _OPTIONS: Final = ("path", *_OF_READERS, *_OF_WRITERS)
 _DELETE, _OFF = "delete", "off"
 _OFFSET: Final = "batch"
 _ARTIFACTS: Final = "SPARK_JOB_ARTIFACT_UUID"
-"""Variable that names the folder of a Connect session's files in which Spark has Python work; `default`: in none.
+"""Variable that names the folder of a Connect session's files in which Spark's Python code works; `default`: no folder.
 
 Source: Spark, PythonWorkerFactory.
 """
 
 
 class WritingJobFailedError(BatchLogError):
-    """The job that writes the log has failed, and the query has all its rows."""
+    """The job that writes the log has failed, and the query has read all its rows."""
 
 
 class HeadraceSource(datasource.DataSource):
-    """Reads a log of batches, which a DataFrameSink of the format `headrace` writes; writes one for a BatchLogSource.
+    """Data source of logs of batches: reads one from a DataFrameSink `headrace`, or writes one for a BatchLogSource.
 
-    `path`: the log's folder, as for Spark's own formats relative to the driver's working directory; on Spark Connect
-    absolute. `maxRowsPerTrigger`: about how many rows a micro-batch has at most, as batches stay whole.
-    `cleanSource`: `delete` (the default) deletes rows once the query has committed them, `off` leaves them.
-    Of a query that writes: `maxBatches` (10,000) is how many batches may wait; `job`, the id or name of the job that
-    reads them, which must be running at the `cluster` (`host:port` or a URL; without it at the only one of this user).
+    `path`: the log's folder; as for Spark's own formats, relative to the driver's working directory, but on Spark
+    Connect absolute. `maxRowsPerTrigger`: approximate maximum of rows in a micro-batch, as batches stay whole.
+    `cleanSource`: `delete` (the default) deletes rows once the query has committed them, `off` leaves them. For a query
+    that writes: `maxBatches` (10,000), the maximum of waiting batches; `job`, the id or name of the job that reads
+    them, which must be running on the `cluster` (`host:port` or a URL; without it, the user's only cluster).
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -88,11 +88,11 @@ class HeadraceSource(datasource.DataSource):
         return LogStreamReader(self, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:
-        """Return the writer of a query. BatchLogError; ReadingJobGoneError, RestError where its job is not there."""
+        """Return the writer of a query. BatchLogError; ReadingJobGoneError or RestError if its job is not running."""
         if overwrite:
             raise BatchLogError(
-                f"a log of batches is appended to, and the query's output mode is complete: write {self.log.path} in "
-                "output mode append or update"
+                f"a log of batches can only be appended to, but the query's output mode is complete: write "
+                f"{self.log.path} in output mode append or update"
             )
         chosen = self._chosen
         count_max = count_of_option(
@@ -113,7 +113,7 @@ class LogPartition(datasource.InputPartition):
 
 
 class LogReader(datasource.DataSourceReader):
-    """Reads the batches that are there when a query is planned, and deletes none."""
+    """Reads the batches that exist when a query is planned, and deletes none."""
 
     def __init__(self, source: HeadraceSource, schema: StructType) -> None:
         self._log = source.log
@@ -147,7 +147,7 @@ class LogStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailabl
         self._last_wanted = self._log.last_number
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Return the offset up to which to read. BatchGoneError, WritingJobFailedError."""
+        """Return the offset up to which to read. BatchGoneError if a batch was deleted; WritingJobFailedError."""
         begin, last = start[_OFFSET], self._log.last_number
         if last != begin:
             self._log.check_start(begin)
@@ -171,15 +171,15 @@ class LogStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailabl
         return _rows(partition, self._schema)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Delete what the query has committed, and never reads again."""
+        """Delete batches that the query has committed, as it never reads them again."""
         if self._deletes:
             self._log.delete_up_to(end[_OFFSET])
 
     def stop(self) -> None:
-        """There is nothing to stop: the job goes on."""
+        """Do nothing: the job that writes the log continues."""
 
     def _limited(self, start: int, end: int, row_count_max: int) -> int:
-        """Return the last batch with which there are not too many rows; one batch is read at least."""
+        """Return the last batch that stays within the limit of rows, but at least the first one."""
         number, row_count = start, 0
         for batch in self._log.batches(start, end):
             row_count += batch.row_count
@@ -198,12 +198,12 @@ class LogStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailabl
 
 
 def _place_of(path: str) -> str:
-    """Return where a log is. BatchLogError for a relative path where that would be in a folder of one session."""
+    """Return the folder of a log. BatchLogError for a relative path that would lie in a folder of one session."""
     is_relative = not (is_uri(path) or os.path.isabs(path))
     if is_relative and os.environ.get(_ARTIFACTS, "default") != "default":
         raise BatchLogError(
             f"'{path}' is a relative path, and on Spark Connect it would lie in {os.getcwd()}, which ends with the "
-            "session: name the log by an absolute path that the server sees, or by a URI"
+            "session: use an absolute path that the server sees, or a URI"
         )
     return fixed_place(path)
 
@@ -225,8 +225,8 @@ def _rows(partition: datasource.InputPartition, schema: StructType) -> Iterator[
         content: Any = pq.ParquetFile(path, filesystem=file_system)
     except FileNotFoundError as error:
         raise BatchGoneError(
-            f"{path} is gone, rows of batch {partition.number} of the log {partition.path}: another query has read "
-            "and deleted them, or somebody else. Let one query alone read a log, or have the others say cleanSource=off"
+            f"{path}, with rows of batch {partition.number} of the log {partition.path}, is gone: another query, or "
+            f"a user, has deleted it. Let only one query read a log, or set cleanSource=off for the others"
         ) from error
     with content:
         for batch in content.iter_batches():
@@ -235,20 +235,23 @@ def _rows(partition: datasource.InputPartition, schema: StructType) -> Iterator[
 
 
 def _chosen(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options under the names that they have here: Spark gives them in small letters. BatchLogError."""
+    """Return options under their declared names, as Spark passes them in lower case.
+
+    BatchLogError for an unknown one.
+    """
     names = {name.lower(): name for name in _OPTIONS}
     unknown = sorted(name for name in options if name.lower() not in names)
     if unknown:
         raise BatchLogError(
-            f"{BATCH_LOG_FORMAT} has no option '{unknown[0]}': there are {', '.join(_OPTIONS)}"
+            f"{BATCH_LOG_FORMAT} has no option '{unknown[0]}': its options are {', '.join(_OPTIONS)}"
         )
     chosen = {names[name.lower()]: value for name, value in options.items()}
     if "path" not in chosen:
         raise BatchLogError(
-            f"{BATCH_LOG_FORMAT} needs the option 'path', the folder of a log: say load(path)"
+            f"{BATCH_LOG_FORMAT} needs the option 'path', the folder of a log: call load(path)"
         )
     if chosen.get("cleanSource", _DELETE).lower() not in (_DELETE, _OFF):
         raise BatchLogError(
-            f"cleanSource is '{chosen['cleanSource']}': there are '{_DELETE}' and '{_OFF}'"
+            f"cleanSource is '{chosen['cleanSource']}': it must be '{_DELETE}' or '{_OFF}'"
         )
     return chosen

@@ -1,10 +1,10 @@
-"""Writes the micro-batches of a query into a log of batches, from which a job reads them.
+"""Writes the micro-batches of a query to a log of batches, from which a job reads them.
 
-Each task writes its rows into a file of its own below the log. When all have, the files become the log's next batch,
-under the query's id and the micro-batch's, so that a micro-batch that Spark runs again changes nothing. The rows of a
-task that is run again may be others than before: nothing is read until the micro-batch is whole.
+Each task writes its rows to a file of its own below the log. When all have finished, the files become the log's next
+batch, under the ids of query and micro-batch, so that a micro-batch that Spark reruns changes nothing. The rows of a
+rerun task may differ: nothing is read until the micro-batch is complete.
 
-All of this runs in Python workers of Spark's: `write` in tasks, the rest beside the driver.
+All of this runs in Spark's Python workers: `write` in tasks, the rest in a worker on the driver's host.
 """
 
 import threading
@@ -40,18 +40,18 @@ _IGNORED: Final = lambda _: None  # noqa: E731
 
 
 class ReadingJobGoneError(BatchLogError):
-    """Nobody would read what a query writes: the job that it feeds has ended, or is not there."""
+    """The job that reads a query's log has ended or does not exist, so that nobody would read the rows."""
 
 
 class FedJob:
-    """The job that a query feeds: its id or name, at the cluster of an address or at the only one of this user."""
+    """The job that reads a query's log: its id or name, on the given cluster or on the user's only one."""
 
     def __init__(self, job: str, cluster: str | None) -> None:
         self._job: Final = job
         self._cluster: Final = cluster
 
     def check(self) -> None:
-        """Raise ReadingJobGoneError where the job does not run; RestError where its cluster does not answer so."""
+        """Raise ReadingJobGoneError if the job does not run; RestError if its cluster does not answer."""
         found = find_connection(self._cluster, _IGNORED)
         jobs: list[dict[str, Any]] = RestClient.of(found).get_object(path_of("jobs", "overview"))[
             "jobs"
@@ -60,21 +60,21 @@ class FedJob:
         address = found.connection.address
         if not ours:
             raise ReadingJobGoneError(
-                f"the cluster at {address} has no job '{self._job}' for the query's rows: start it, or name another "
-                "one with the option job, its id or its name"
+                f"the cluster at {address} has no job '{self._job}' for the query's rows: start it, or set the "
+                f"option job to the id or name of another one"
             )
         if any(one["state"] not in _ENDED for one in ours):
             return
         newest = max(ours, key=lambda one: int(one["start-time"]))
         raise ReadingJobGoneError(
             f"job '{newest['name']}' ({newest['jid']}) at {address} is {newest['state']}, so nobody would read the "
-            "query's rows: start it again from its last checkpoint or savepoint with the same log, then the query from "
+            f"query's rows: restart it from its last checkpoint or savepoint with the same log, then the query from "
             "its checkpointLocation"
         )
 
 
 class _RowsStaged(datasource.WriterCommitMessage):
-    """A task has written its rows."""
+    """Commit message of a task that has written its rows."""
 
     def __init__(self, query_id: str, part: StagedPart | None) -> None:
         self.query_id = query_id
@@ -82,7 +82,10 @@ class _RowsStaged(datasource.WriterCommitMessage):
 
 
 class LogStreamWriter(datasource.DataSourceStreamArrowWriter):
-    """Appends a query's micro-batches. `batch_count_max`: batches that may wait for the job, above which it waits."""
+    """Appends a query's micro-batches to the log.
+
+    `batch_count_max`: limit of waiting batches, at which the query waits.
+    """
 
     def __init__(
         self, log: BatchLog, schema: StructType, batch_count_max: int, job: FedJob | None
@@ -101,7 +104,7 @@ class LogStreamWriter(datasource.DataSourceStreamArrowWriter):
         self._schema = self._declared()
 
     def _declared(self) -> pa.Schema:
-        """Return the columns of the log, which are those of the query where there were none. BatchLogError."""
+        """Return the columns of the log; a new log gets those of the query. BatchLogError."""
         known = self._log.known_schema()
         if known is None or not _fits(self._schema, known):
             self._log.declare(self._schema)
@@ -135,7 +138,10 @@ class LogStreamWriter(datasource.DataSourceStreamArrowWriter):
         return _RowsStaged(query_id, part)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
-        """Append a micro-batch, once there is room. BatchLogFullError, ReadingJobGoneError, RestError, OSError."""
+        """Append a micro-batch, once there is room.
+
+        BatchLogFullError, ReadingJobGoneError, RestError or OSError if it cannot.
+        """
         staged = [one for one in messages if isinstance(one, _RowsStaged)]
         parts = [one.part for one in staged if one.part is not None]
         if not parts:
@@ -167,7 +173,7 @@ class LogStreamWriter(datasource.DataSourceStreamArrowWriter):
         return f"{self._log.path}/{_STAGED}/{query_id}"
 
     def _delete_staged(self, query_id: str) -> None:
-        """Delete what the query has staged and not appended: it has one micro-batch at a time."""
+        """Delete the files that the query has staged and not appended; only one micro-batch is written at a time."""
         file_system, place = file_system_of(self._folder(query_id))
         try:
             file_system.delete_dir(place)

@@ -1,10 +1,10 @@
-"""Pushes a DataFrame: plans the Spark job, and runs in its tasks, which send each partition to its subtask.
+"""Pushes a DataFrame: plans a Spark job whose tasks send each partition to its subtask.
 
-Batches are of a fixed size, partitions are known beforehand, and no pandas is needed.
+Batches have a fixed size, partitions are known beforehand, and pandas is not needed.
 
-`unrepeatable_part` tells whether a DataFrame gives the same rows in the same order each time it is computed. A plan
+`unrepeatable_part` finds out whether a DataFrame gives the same rows in the same order each time it is computed. A plan
 that scans files or a range, with filters, projections and unions above it, does so row by row. A shuffle, a join, an
-RDD, a table of another system or a random number does not: rows would come in another order, or be others. Such a
+RDD, a table of another system or a random number does not: rows may differ, or come in another order. Such a
 DataFrame is written to files once, and read from there.
 """
 
@@ -40,19 +40,19 @@ PINNED_SETTINGS: Final[Mapping[str, str]] = {
 
 _LEAF_PARALLELISM: Final = "spark.sql.leafNodeDefaultParallelism"
 _SPARK_SYNTAX: Final = frozenset(".`*")
-"""Characters that Spark reads as more than part of a column's name."""
+"""Characters that Spark interprets in a column's name."""
 _planning: Final = threading.Lock()
 _RESULT_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
 RESULT_SCHEMA_TEXT: Final = "partition int, row_count bigint"
 ATTEMPTS_PER_RUN: Final = 1000
-"""More than Spark ever makes of one task: attempts of a later job must count as newer."""
+"""Upper limit of Spark's attempts of one task: attempts of a later job must count as newer."""
 _REPEATABLE_NODES: Final = re.compile(
     r"Range|LocalTableScan|Scan (OneRowRelation|(parquet|orc|json|csv|text|avro)\b.*)|"
     r"Project|Filter|Union|Expand|Generate|ColumnarToRow|InputAdapter|WholeStageCodegen.*"
 )
 """Names of physical operators whose output follows from their input, row by row."""
 _NOT_OF_THE_PLAN: Final = re.compile(r"#\d+L?|\*?\(\d+\)|splits=[^)]*\)?")
-"""Numbers in a plan's text that change from one program to the next, or with the executors that are there."""
+"""Numbers in a plan's text that change from one program to the next, or with the present executors."""
 _PINNED_BY_PLAN: Final = (
     "spark.sql.files.maxPartitionBytes",
     "spark.sql.files.openCostInBytes",
@@ -60,7 +60,7 @@ _PINNED_BY_PLAN: Final = (
     "spark.sql.session.timeZone",
     "spark.sql.ansi.enabled",
 )
-"""Settings that change rows, or how they are cut into partitions."""
+"""Settings that affect rows, or their division into partitions."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ def default_parallelism(spark: SparkSession) -> int:
 def plan_push(
     df: DataFrame, body: ArrowBody, result_schema: str, parallelism: int | None = None
 ) -> PushPlan:
-    """Plan `df.mapInArrow(body)` under the pinned settings; they are the session's again afterwards.
+    """Plan `df.mapInArrow(body)` under the pinned settings; the session's own are restored afterwards.
 
-    `parallelism` stands for `default_parallelism` where the partitions must be those of an earlier plan. Planning alone
-    reads the settings, so other queries of the session see them for milliseconds only.
+    `parallelism` replaces `default_parallelism` if the partitions must be those of an earlier plan. Only planning reads
+    the settings, so other queries of the session see them for milliseconds only.
     """
     spark = df.sparkSession
     settings = dict(PINNED_SETTINGS)
@@ -99,7 +99,7 @@ def plan_push(
 
 
 def map_in_arrow(df: DataFrame, body: ArrowBody, result_schema: str) -> DataFrame:
-    """Return `df.mapInArrow(body, result_schema)`, whether pandas is there or not, unless `df` is of Spark Connect."""
+    """Return `df.mapInArrow(body, result_schema)`, without needing pandas unless `df` is of Spark Connect."""
     if is_of_connect(df):
         return df.mapInArrow(body, result_schema)
     return DataFrame(_map_in_arrow(df, body, result_schema), df.sparkSession)
@@ -111,9 +111,9 @@ def is_of_connect(df: DataFrame) -> bool:
 
 
 def with_plain_names(df: DataFrame) -> DataFrame:
-    """Return `df` with columns that Spark finds by their names, in the same order; `df` itself where it does already.
+    """Return `df` with columns that Spark finds by their names, in the same order; `df` itself if it has them already.
 
-    Spark takes `a.b` for a field of `a`, and by default `a` and `A` for the same column.
+    Spark reads `a.b` as a field of `a`, and by default treats `a` and `A` as the same column.
     """
     if has_plain_names(df.columns):
         return df
@@ -121,7 +121,7 @@ def with_plain_names(df: DataFrame) -> DataFrame:
 
 
 def has_plain_names(names: Sequence[str]) -> bool:
-    """Return whether each of the names, as it is, means one column to Spark."""
+    """Return whether each of the names, taken literally, refers to one column in Spark."""
     is_unique = len({name.upper().casefold() for name in names}) == len(names)
     return is_unique and not any(_SPARK_SYNTAX.intersection(name) for name in names)
 
@@ -159,19 +159,19 @@ def _pinned(spark: SparkSession, settings: Mapping[str, str]) -> Generator[None,
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Destination of a DataFrame's rows; travels in the closure of the Spark job, and so holds no secret."""
+    """Destination of a DataFrame's rows; travels in the closure of the Spark job, and so contains no secret."""
 
     job_id: JobId
     operator_id: OperatorId
     locations: tuple[TaskManagerLocation, ...]
     run_number: int = 0
     open_partitions: Mapping[int, int] | None = None
-    """Subtask by partition; None before they were given out: then i goes to subtask i modulo the number of subtasks."""
+    """Subtask by partition; None before the assignment, when i goes to subtask i modulo the number of subtasks."""
     first_partition: int = 0
     """Number of the partition that Spark counts as 0."""
 
     def subtask_of(self, partition: int) -> int | None:
-        """Return the subtask that gets the partition; None for a partition that has ended already."""
+        """Return the subtask that gets the partition; None for a partition that has ended."""
         if self.open_partitions is None:
             return partition % len(self.locations)
         return self.open_partitions.get(partition)
@@ -180,7 +180,7 @@ class PushTarget:
 def push_partition(
     target: PushTarget, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Body of the pushing Spark task: send this partition's rows to its subtask, without those accepted before."""
+    """Send this partition's rows to its subtask, without those accepted before; the body of the pushing Spark task."""
     context = TaskContext.get()
     assert context is not None
     partition = target.first_partition + context.partitionId()
@@ -228,18 +228,17 @@ def push_body(target: PushTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 
 
 def _close_standard_error() -> None:
-    """Let the worker's process, which ends with the failure of its task, print no more.
+    """Close the standard error of the worker's process, which ends with the failure of its task.
 
-    The failure itself goes to Spark through the worker's socket. Where Spark has cancelled the task, because a stream
-    was closed before its last row, nobody reads there any more: all that Spark's daemon would print in this process is
-    that the pipe is broken.
+    The failure itself goes to Spark through the worker's socket. If Spark has cancelled the task, because a stream
+    was closed before its last row, nobody reads that socket: Spark's daemon would only print a broken pipe here.
     """
-    # It stays open for the rest of the process.
+    # It stays open until the process ends.
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
 def unrepeatable_part(df: DataFrame) -> str | None:
-    """Return the part of the plan that may give other rows when it runs again, or None. Asks the JVM."""
+    """Return the part of the plan that may give other rows when it runs again, or None. Calls the JVM."""
     plan: Any = getattr(df, "_jdf").queryExecution().sparkPlan()  # noqa: B009
     if not plan.deterministic():
         return "an expression that is not deterministic"
@@ -251,7 +250,7 @@ def unrepeatable_part(df: DataFrame) -> str | None:
 
 
 def plan_identity(df: DataFrame, partition_count: int, parallelism: int) -> str:
-    """Return a short text that is the same only where the same partitions with the same rows can be expected."""
+    """Return a short text that is equal only if the same partitions with the same rows can be expected."""
     execution: Any = getattr(df, "_jdf").queryExecution()  # noqa: B009
     spark = df.sparkSession
     parts = [
@@ -265,7 +264,7 @@ def plan_identity(df: DataFrame, partition_count: int, parallelism: int) -> str:
 
 
 def plan_nodes(plan: Any) -> Iterator[Any]:
-    """Yield the nodes of a plan of Spark's, from its root."""
+    """Yield the nodes of a Spark plan, from its root."""
     yield plan
     children = plan.children()
     for index in range(children.size()):

@@ -1,10 +1,10 @@
-"""Results of jobs as DataFrames of the program's Spark session: of a job that has ended, or while it runs.
+"""Results of jobs as DataFrames of the program's Spark session, after a job's end or while it runs.
 
-A bounded result comes through the driver, batch by batch. What is small becomes a DataFrame in memory; a larger one is
+A bounded result comes through the driver, batch by batch. A small result becomes a DataFrame in memory; a larger one is
 written to Parquet files as it comes, so that the driver never holds more. In BATCH mode Spark's tasks write the files
-themselves, and no row comes through the driver. Nor does one of a streaming result, which is a log of batches that the
-job's subtasks stage and Spark's tasks read. The job may run on another cluster than that session, which may be one of
-Spark Connect.
+themselves, and no row comes through the driver. The same holds for a streaming result: it is a log of batches that the
+job's subtasks stage and Spark's tasks read. The job may run on another cluster than the session, which may be a session
+of Spark Connect.
 """
 
 import atexit
@@ -49,7 +49,7 @@ _ROWS_AT_ONCE: Final = 65_536
 def bounded_dataframe(
     stream: DataStream, value_type: TypeInformation, memory_bytes: int
 ) -> DataFrame:
-    """Run the program to its end and return the stream's records. ProgramError, JobExecutionError."""
+    """Run the program to its end and return the stream's records. ProgramError; JobExecutionError if the job fails."""
     schema = _schema_for_spark(value_type)
     environment = stream.get_execution_environment()
     settings = environment.job_settings()
@@ -70,7 +70,7 @@ def bounded_dataframe(
 
 
 def _stays_in_spark(environment: Any, value_type: TypeInformation, settings: Settings) -> bool:
-    """Return whether Spark's tasks can write the records where its other tasks find them: in BATCH mode."""
+    """Return whether Spark's tasks can write the records to a place where other tasks find them: in BATCH mode."""
     is_streaming = settings.get_option(RUNTIME_MODE) == RuntimeExecutionMode.STREAMING.name
     if is_streaming or runs_elsewhere(settings):
         return False
@@ -87,7 +87,7 @@ def _have_hosts_a_folder(settings: Settings) -> bool:
 
 
 def _master(settings: Settings) -> str:
-    """Return the master of the session that reads results, or what stands for the one behind a Connect server."""
+    """Return the master of the session that reads results, or a placeholder on Spark Connect."""
     if is_connect_client():
         return "behind Spark Connect"
     return planned_or_running_master(settings) or "local"
@@ -96,22 +96,25 @@ def _master(settings: Settings) -> str:
 def streaming_dataframe(
     stream: DataStream, value_type: TypeInformation, path: str | None
 ) -> DataFrame:
-    """Start the program as a job, and return a streaming DataFrame of what its checkpoints commit. ProgramError."""
+    """Start the program as a job, and return a streaming DataFrame of the rows that its checkpoints commit.
+
+    ProgramError if the job takes no checkpoints, or if no folder is set that all hosts share.
+    """
     schema = _schema_for_spark(value_type)
     environment = stream.get_execution_environment()
     settings = environment.job_settings()
     is_endless = not is_bounded(stream.collected_stream().transformation)
     if is_endless and not has_checkpoints(settings):
         raise ProgramError(
-            "a streaming DataFrame has the records of completed checkpoints, and the job takes none: set "
-            f"{INTERVAL.key}"
+            "a streaming DataFrame has the records of completed checkpoints, but the job takes none: "
+            f"set {INTERVAL.key}"
         )
     if path is not None:
         location = fixed_place(path)
     elif not _have_hosts_a_folder(settings):
         raise ProgramError(
-            f"a streaming DataFrame is read from a log of batches, and Spark's master is {_master(settings)}: say with "
-            f"path where hosts share files, or with {CHECKPOINT_DIRECTORY.key}"
+            f"a streaming DataFrame is read from a log of batches in a folder that all hosts share, as Spark's "
+            f"master is {_master(settings)}: set it as path, or by {CHECKPOINT_DIRECTORY.key}"
         )
     else:
         location = _private_place(settings)
@@ -125,17 +128,19 @@ def streaming_dataframe(
 
 
 def _note_failure(client: JobClient, log: BatchLog) -> None:
-    """Tell readers of the log when the job fails; they would wait for rows for ever."""
+    """Tell readers of the log when the job fails, as they would wait for rows for ever."""
     error = client.get_job_execution_result().exception()
     if isinstance(error, JobExecutionError):
         try:
             log.mark_failed(str(error).partition("\n")[0])
         except OSError as failure:
-            _LOG.warning("readers of %s are not told that the job failed: %s", log.path, failure)
+            _LOG.warning(
+                "readers of %s could not be told that the job failed: %s", log.path, failure
+            )
 
 
 class _Result:
-    """The records of a job: a table, or files once they are too many."""
+    """The records of a job: a table, or files if they are too many."""
 
     def __init__(self, schema: pa.Schema, settings: Settings, memory_bytes: int) -> None:
         self._schema: Final = schema
@@ -147,7 +152,7 @@ class _Result:
         self._writer: Any = None
 
     def add(self, table: pa.Table) -> None:
-        """Take more records. ProgramError where they are too many, and no folder is known that Spark's hosts share."""
+        """Add records. ProgramError if they are too many for memory, and no folder is set that Spark's hosts share."""
         self._size_bytes += table.nbytes
         self._tables.append(table.cast(self._schema))
         if self._writer is None and self._size_bytes > self._memory_bytes:
@@ -173,14 +178,14 @@ class _Result:
     def _begin_files(self) -> None:
         if not _have_hosts_a_folder(self._settings):
             raise ProgramError(
-                f"the result is larger than {self._memory_bytes:,} bytes (memory_bytes), and Spark's master is "
-                f"{_master(self._settings)}: say with {CHECKPOINT_DIRECTORY.key} where hosts share files, or allow "
-                "more memory"
+                f"the result is larger than {self._memory_bytes:,} bytes (memory_bytes), and needs a folder that all "
+                f"hosts share, as Spark's master is {_master(self._settings)}: set {CHECKPOINT_DIRECTORY.key}, or "
+                f"allow more memory"
             )
         self._folder = _private_place(self._settings)
         atexit.register(delete_copy, self._folder)
         _LOG.info(
-            "the result is larger than %s bytes, so it goes to files in %s",
+            "the result is larger than %s bytes, so it is written to files in %s",
             f"{self._memory_bytes:,}",
             self._folder,
         )

@@ -1,6 +1,7 @@
-"""SinkCoordinator: commits a DataFrame sink of a job without checkpoints, once, when all of it has finished.
+"""SinkCoordinator: commits a DataFrame sink of a job without checkpoints, once, when all its tasks have finished.
 
-That is one Spark write, or one call of the user's function. With checkpoints, `committer` commits with each of them.
+The commit is one Spark write, or one call of the user's function. With checkpoints, `committer` commits with each of
+them.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ _PAYLOAD: Final = msgspec.msgpack.Decoder[SinkPayload | FunctionPayload](
 _STAGED: Final = msgspec.msgpack.Decoder(FilesStaged)
 FUNCTION_TARGET: Final = "to its function"
 ONLY_ID: Final = 1
-"""Id of the one commit of a job without checkpoints."""
+"""Id of the only commit in a job without checkpoints."""
 
 
 class SinkCommitError(HostError):
@@ -67,24 +68,24 @@ class SinkCommitError(HostError):
 
 
 def check_batch_function(operator_name: str, settings: Settings, payload: FunctionPayload) -> None:
-    """Raise HostError unless the function is this process's, ProgramError where workers share no folder with it."""
+    """Raise HostError if the function is not of this process, ProgramError if workers share no folder with it."""
     known_function(operator_name, payload.function_id)
     master = str(planned_or_running_master(settings) or "local")
     has_place = payload.staging_path or settings.get_option(CHECKPOINT_DIRECTORY)
     if not has_place and not master.startswith("local"):
         raise ProgramError(
-            f"the rows for the function of sink '{operator_name}' wait in a folder that driver and TaskManagers share, "
-            f"and Spark's master is {master}: say where with {CHECKPOINT_DIRECTORY.key}, or with staging_path"
+            f"the rows for the function of sink '{operator_name}' are staged in a folder that driver and "
+            f"TaskManagers must share, as Spark's master is {master}: set {CHECKPOINT_DIRECTORY.key}, or staging_path"
         )
 
 
 def known_function(operator_name: str, function_id: str) -> BatchFunction:
-    """Return the function of a sink. HostError where this process does not have it."""
+    """Return the function of a sink. HostError if this process does not have it."""
     function = batch_function(function_id)
     if function is None:
         raise HostError(
-            f"this driver does not know the function of sink '{operator_name}': a job with one must be submitted by "
-            "the process that made it"
+            f"this driver does not have the function of sink '{operator_name}': a job with such a sink must be "
+            f"submitted by the process that created the sink"
         )
     return function
 
@@ -92,7 +93,7 @@ def known_function(operator_name: str, function_id: str) -> BatchFunction:
 def call_batch_function(
     operator_name: str, function_id: str, staged: DataFrame, scope: str, checkpoint_id: int
 ) -> None:
-    """Call a user's function with the rows of a commit of `scope`. UserCodeError where it raises; HostError."""
+    """Call a user's function with the rows of a commit of `scope`. UserCodeError if it raises an error; HostError."""
     function = known_function(operator_name, function_id)
     try:
         function(staged, BatchId.of_scope(checkpoint_id, scope))
@@ -101,40 +102,40 @@ def call_batch_function(
 
 
 def scope_of_job(job_id: JobId, operator_id: OperatorId) -> str:
-    """Return the scope of the only commit of a sink in a job that takes no checkpoints, and so is never continued."""
+    """Return the scope of a sink's only commit in a job without checkpoints, which no later job continues."""
     return scope_of(commit_key(job_id.hex(), operator_id.hex(), ONLY_ID))
 
 
 class StagedFiles:
-    """Files that each subtask has staged; only the newest attempt of a subtask counts. Pure."""
+    """Files that each subtask has staged; only a subtask's newest attempt counts. Pure."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism
         self._staged: dict[int, FilesStaged] = {}
 
     def add(self, staged: FilesStaged) -> None:
-        """Take a subtask's report; that of an older attempt is passed over."""
+        """Add a subtask's report; the report of an older attempt is ignored."""
         known = self._staged.get(staged.subtask_index)
         if known is None or staged.attempt_number >= known.attempt_number:
             self._staged[staged.subtask_index] = staged
 
     def forget(self, subtask_index: int) -> None:
-        """The subtask failed: its files will be written again."""
+        """Forget the files of a subtask that failed: a new attempt writes them again."""
         self._staged.pop(subtask_index, None)
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Subtasks that have not reported."""
+        """Return the subtasks that have not reported."""
         return tuple(i for i in range(self._parallelism) if i not in self._staged)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that make up the result, in order of subtasks."""
+        """Return the paths of the result's files, in order of subtasks."""
         return tuple(path for index in sorted(self._staged) for path in self._staged[index].paths)
 
     @property
     def parts(self) -> tuple[StagedPart, ...]:
-        """The same files as a committer takes them: without checkpoints each subtask stages one."""
+        """Return the files in the form for a committer; without checkpoints each subtask stages one."""
         newest = [self._staged[index] for index in sorted(self._staged)]
         return tuple(
             StagedPart(path, one.row_count, one.subtask_index, one.attempt_number)
@@ -144,7 +145,7 @@ class StagedFiles:
 
     @property
     def row_count(self) -> int:
-        """Rows of the result."""
+        """Return the number of rows of the result."""
         return sum(staged.row_count for staged in self._staged.values())
 
 
@@ -173,23 +174,23 @@ class SinkCoordinator:
             self._is_temporary = self._staging == payload.temporary
 
     def start(self) -> None:
-        """Staged files of an earlier run of the same sink object are no part of this one."""
+        """Delete files that an earlier run of the same sink object staged."""
         if not self._has_checkpoints:
             self._remove_staging()
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
-        """Writers need nothing from here."""
+        """Do nothing: writers need nothing from the coordinator."""
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
         """Forget the attempt's files."""
         self._staged.forget(attempt_id.subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
-        """A writer has staged its last file."""
+        """Handle a writer's report that it has staged its last file."""
         self._staged.add(_STAGED.decode(payload))
 
     async def job_finishing(self) -> None:
-        """Write the result through Spark; SinkCommitError makes the job FAILED."""
+        """Write the result through Spark. SinkCommitError, which fails the job, if that fails."""
         if self._has_checkpoints:
             return
         if self._staged.missing:
@@ -203,9 +204,9 @@ class SinkCoordinator:
         await asyncio.shield(self._commit_end)
 
     async def close(self) -> None:
-        """Leave no staged files; a commit that is running reads them, so it is let finish first.
+        """Delete staged files, after a running commit, which reads them, has ended.
 
-        Files of checkpoints stay, unless they lie in a folder of this driver's, whose checkpoints end with it, too.
+        Files of checkpoints stay, unless they lie in a folder of this driver, whose checkpoints end with it.
         """
         if self._is_closed or (self._has_checkpoints and not self._is_temporary):
             return

@@ -1,13 +1,13 @@
-"""StreamingDataFrameCoordinator: runs a query of Spark's whose micro-batches are pushed into source subtasks.
+"""StreamingDataFrameCoordinator: runs a Spark query whose micro-batches are pushed into source subtasks.
 
-    all subtasks ready ──► query starts ──► foreachBatch(df, batch_id), on a thread of Spark's:
+    all subtasks ready ──► query starts ──► foreachBatch(df, batch_id), on a Spark thread:
         order: push ──► Spark job: each task pushes its partition; again after failures, from where the readers are
         order: done ──► a checkpoint with all rows of the micro-batch is complete: foreachBatch returns
         the job ends ──► the query is stopped, and foreachBatch raises
 
-Spark writes a micro-batch into its log of commits when foreachBatch returns, so the log never runs ahead of the job's
-checkpoints. What a checkpoint has of a micro-batch that Spark replays is passed over, by its id and by the positions of
-readers in its partitions, whose numbers go on from one micro-batch to the next. There is one micro-batch in flight.
+Spark writes a micro-batch to its commit log when foreachBatch returns, so the log never runs ahead of the job's
+checkpoints. If Spark replays a micro-batch, rows in the checkpoint are skipped by its id and by the positions of
+readers in its partitions, whose numbers continue from one micro-batch to the next. Only one micro-batch is in flight.
 
 A micro-batch whose rows Spark might compute in another order is written to files first, and pushed from there; they
 are deleted when it is done.
@@ -71,7 +71,7 @@ _ROW_BY_ROW: Final = frozenset(
 
 @dataclass(frozen=True)
 class QueryOptions:
-    """Choices of the program for the query: `trigger` as in PySpark, and a `checkpointLocation`, empty for ours."""
+    """The program's choices for the query: `trigger` as in PySpark, and `checkpointLocation`, empty for ours."""
 
     trigger: Mapping[str, Any]
     location: str = ""
@@ -82,7 +82,7 @@ class QueryAheadError(ProgramError):
 
     def __init__(self, place: str, held: int, batch_id: int, location: str) -> None:
         super().__init__(
-            f"the query of {place} is at micro-batch {batch_id}, and the checkpoint that the job is restored from is "
+            f"the query of {place} is at micro-batch {batch_id}, but the checkpoint that the job is restored from is "
             f"in micro-batch {held}: rows between them would be lost. Restore from the newest checkpoint, or start "
             f"without one and with another checkpoint_location than {location}"
         )
@@ -91,7 +91,7 @@ class QueryAheadError(ProgramError):
 class QueryStoppedError(HostError):
     """Ends foreachBatch when its query is stopped.
 
-    By this text Spark knows an interrupted call, of which it tells nobody: StreamExecution.isInterruptionException.
+    By this text Spark recognises an interrupted call and does not report it: StreamExecution.isInterruptionException.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class QueryStoppedError(HostError):
 
 @dataclass(frozen=True)
 class _Push:
-    """Order to push what `target` says. `epoch` grows with each failure: what happens to older orders means nothing."""
+    """Order to push to `target`. `epoch` grows with each failure: outcomes of older orders are ignored."""
 
     target: PushTarget
     parallelism: int
@@ -111,7 +111,7 @@ class _Push:
 
 @dataclass
 class Turn:
-    """One call of foreachBatch, which waits for orders; None is for the end of the micro-batch.
+    """One call of foreachBatch, which waits for orders; None means the end of the micro-batch.
 
     `parallelism`: Spark's default at this time.
     """
@@ -123,14 +123,14 @@ class Turn:
     is_over: bool = False
 
     def end(self) -> None:
-        """Give the last order; others after it have no effect."""
+        """Give the last order; later ones have no effect."""
         if not self.is_over:
             self.is_over = True
             self.orders.put(None)
 
 
 class StreamingDataFrameCoordinator:
-    """Keeps the query running while the job does. Implements CheckpointedCoordinator."""
+    """Keeps the query running as long as the job runs. Implements CheckpointedCoordinator."""
 
     def __init__(
         self,
@@ -162,11 +162,11 @@ class StreamingDataFrameCoordinator:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Say what it means if the job takes no checkpoints."""
+        """Warn about the consequences if the job takes no checkpoints."""
         if not (self._takes_checkpoints or self._is_preview):
             _LOG.warning(
-                "%s reads a streaming DataFrame in a job without checkpoints: rows that were on their way when "
-                "something fails are lost, or come twice. For each row once set %s",
+                "%s reads a streaming DataFrame in a job without checkpoints: rows in flight during a failure are "
+                "lost, or arrive twice. For exactly-once delivery set %s",
                 self._context.place,
                 INTERVAL.key,
             )
@@ -186,22 +186,23 @@ class StreamingDataFrameCoordinator:
             self._give_order()
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """Make orders up to now void: the push to it fails by itself, and a new attempt gets the rows again."""
+        """Invalidate the present orders: a running push fails by itself, and a new attempt gets the rows again."""
         known = self._ready.get(attempt_id.subtask_index)
         if known is not None and known[0] == attempt_id:
             del self._ready[attempt_id.subtask_index]
             self._epoch += 1
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
-        """A reader opens, or has all of a partition."""
+        """Handle a reader's event: it opens, or has received all of a partition."""
         self._owners.handle_event(attempt_id.subtask_index, payload)
         self._finish_without_checkpoints()
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return which micro-batch the readers are in; ProgramError in a job that takes no checkpoints of its own."""
+        """Return the micro-batch that the readers are in; ProgramError in a job without periodic checkpoints."""
         if not self._takes_checkpoints:
             raise ProgramError(
-                f"{self._context.place} reads a streaming DataFrame, whose positions hold only in a job that takes "
+                f"{self._context.place} reads a streaming DataFrame, whose positions are valid only in a job that "
+                f"takes "
                 f"checkpoints from its start: set {INTERVAL.key}"
             )
         self._owners.checkpoint_taken(checkpoint_id)
@@ -210,15 +211,15 @@ class StreamingDataFrameCoordinator:
         return msgspec.msgpack.encode(self._state)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Let the query go on behind a micro-batch that the checkpoint has whole."""
+        """Let the query continue after a micro-batch that the checkpoint contains completely."""
         if self._held_from is not None and checkpoint_id >= self._held_from:
             self._finish_micro_batch()
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """A later one has the micro-batch too."""
+        """Do nothing: a later checkpoint contains the micro-batch too."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
-        """All subtasks start anew; those of a checkpoint say themselves which rows they have."""
+        """Restart all subtasks; readers restored from a checkpoint report which rows they have."""
         self._epoch += 1
         self._ready.clear()
         self._owners = PartitionOwners(self._context.parallelism)
@@ -231,11 +232,11 @@ class StreamingDataFrameCoordinator:
         self._owners.restored(checkpoint_id, was_announced=self._state.is_announced)
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """One subtask starts anew while the others go on."""
+        """Restart one subtask while the others continue."""
         self._owners.subtask_reset(subtask_index, checkpoint_id)
 
     async def job_finishing(self) -> None:
-        """Nothing is committed here."""
+        """Do nothing: this source commits nothing."""
 
     async def close(self) -> None:
         """Stop the query."""
@@ -250,7 +251,7 @@ class StreamingDataFrameCoordinator:
             try:
                 query.stop()
             except Exception as error:
-                _LOG.warning("the query of %s was not stopped: %s", self._context.place, error)
+                _LOG.warning("the query of %s could not be stopped: %s", self._context.place, error)
         if passing_path and exists(*file_system_of(passing_path)):
             delete_copy(passing_path)
 
@@ -285,7 +286,7 @@ class StreamingDataFrameCoordinator:
         self._context.run_async(lambda: self._query_ended(failure))
 
     def _location(self) -> str:
-        """Return the location of a query that begins; a preview has one that ends with it, and leaves the program's."""
+        """Return the checkpoint location for a new query; a preview gets a temporary one instead of the program's."""
         if self._is_preview:
             self._passing_path = self._new_location()
             return self._passing_path
@@ -304,7 +305,10 @@ class StreamingDataFrameCoordinator:
         return self._passing_path
 
     def _process(self, df: DataFrame, batch_id: int) -> None:
-        """Push a micro-batch as often as the job needs, and return when a checkpoint has it; foreachBatch."""
+        """Push a micro-batch as often as the job needs; return when a checkpoint contains it.
+
+        Called by foreachBatch.
+        """
         turn = Turn(batch_id, default_parallelism(df.sparkSession))
         self._context.run_async(lambda: self._arrived(turn))
         copy_path = ""
@@ -327,7 +331,7 @@ class StreamingDataFrameCoordinator:
             delete_copy(copy_path)
 
     def _next_order(self, turn: Turn) -> _Push | None:
-        """Wait for an order. QueryStoppedError once Spark knows that the query is to end."""
+        """Wait for an order. QueryStoppedError when the query must end."""
         while True:
             try:
                 return turn.orders.get(timeout=_LOOK_S)
@@ -345,7 +349,7 @@ class StreamingDataFrameCoordinator:
             plan.run()
 
     def _repeatable(self, df: DataFrame, batch_id: int) -> tuple[DataFrame, str]:
-        """Return the micro-batch so that it can be computed again, and where its copy is, if it needs one."""
+        """Return the micro-batch in a repeatable form, and the path of its copy, if it needs one."""
         if not self._takes_checkpoints or computes_row_by_row(self._df):
             return df, ""
         copy_path = f"{self._state.query_path}-rows/{batch_id}"
@@ -364,7 +368,7 @@ class StreamingDataFrameCoordinator:
             self._give_order()
 
     def _give_order(self) -> None:
-        """Say what is to be done with the micro-batch, while all subtasks are ready."""
+        """Give the order for the micro-batch, if all subtasks are ready."""
         turn, state = self._turn, self._state
         if turn is None or turn.is_pushing or turn.is_over or self._is_closed:
             return
@@ -393,7 +397,7 @@ class StreamingDataFrameCoordinator:
         turn.orders.put(_Push(self._target(), self._state.parallelism, self._epoch))
 
     def _follows(self, batch_id: int) -> bool:
-        """Return whether nothing is missing between the checkpoint and this micro-batch."""
+        """Return whether no rows are missing between the checkpoint and this micro-batch."""
         held = self._state.batch_id
         return held < 0 or (batch_id == held + 1 and self._have_all_ended)
 
@@ -419,7 +423,7 @@ class StreamingDataFrameCoordinator:
             self._context.fail_job(
                 ProgramError(
                     f"micro-batch {state.batch_id} of {self._context.place} had {state.partition_count} partitions, "
-                    f"and now has {count}: Spark cuts it in another way than before. Give the source a fixed number "
+                    f"but now has {count}: Spark divides it in another way than before. Give the source a fixed number "
                     "of partitions, or start without the checkpoint and with another checkpoint_location"
                 )
             )
@@ -448,7 +452,7 @@ class StreamingDataFrameCoordinator:
             self._push_failed(failure)
 
     def _push_failed(self, failure: HeadraceError) -> None:
-        """A subtask that was lost tells so itself; one that has ended, as its job is stopped, does not."""
+        """Handle a failed push; a lost subtask reports its own failure, and a finished one needs no push."""
         self._lost_push_count += 1
         if isinstance(failure, PushTargetLostError) and self._lost_push_count < _LOST_PUSHES_MAX:
             self._context.later.schedule(_PUSH_AGAIN_MS, self._push_again)
@@ -481,7 +485,7 @@ class StreamingDataFrameCoordinator:
 
 
 def computes_row_by_row(df: DataFrame) -> bool:
-    """Return whether Spark computes each micro-batch of a streaming DataFrame anew with the same rows in order."""
+    """Return whether Spark can recompute each micro-batch of a streaming DataFrame with the same rows in order."""
     plan: Any = getattr(df, "_jdf").queryExecution().analyzed()  # noqa: B009
     names = {str(node.nodeName()) for node in plan_nodes(plan)}
     return bool(plan.deterministic()) and names <= _ROW_BY_ROW

@@ -1,4 +1,4 @@
-"""The SparkSession that hosts us: found or made, configured, guarded, and its JVM.
+"""The SparkSession that hosts the cluster: found or created, configured and protected, with its JVM.
 
 Programs import `spark_session` from here.
 """

@@ -1,10 +1,10 @@
 """Protects Spark's own ports from strangers, and hands secrets to Spark's tasks outside of closures.
 
-Whoever may speak with Spark's ports runs code as the user who started Spark: an executor runs whatever it is sent, and
+Whoever can connect to Spark's ports runs code as the user who started Spark: an executor runs any code it is sent, and
 the driver gives away the contents of closures. Spark leaves its ports open unless `spark.authenticate` is set. On
 `local[n]`, YARN and Kubernetes it then makes a secret for itself; elsewhere every process must be told the same one.
 
-A closure is a block that Spark hands to whoever asks for it, and that it writes to disks. Local properties of a job
+A closure is a block that Spark sends to anybody who requests it, and writes to disks. Local properties of a job
 travel in the message that starts a task, from the driver to the executor that runs it, over Spark's authenticated
 connection, and from there to the Python worker alone: they carry the secret of the cluster, its key, and settings with
 passwords. Source: Spark, SecurityManager.initializeAuth and getSecretKey; docs/security.md.
@@ -36,25 +36,25 @@ _CIPHER: Final = "spark.network.crypto.cipher"
 AUTHENTICATION: Final[Mapping[str, str]] = {
     AUTHENTICATE: "true",
     ENCRYPT: "true",
-    # The default, counter mode, lets whoever sits between change bytes unnoticed.
+    # The default, counter mode, lets a man in the middle change bytes unnoticed.
     _CIPHER: "AES/GCM/NoPadding",
     "spark.network.crypto.saslFallback": "false",
 }
-"""Settings of a session that we start, unless the user gave another value."""
+"""Settings of a session that Headrace starts, unless the user gave another value."""
 
 ALLOW_UNAUTHENTICATED: Final = ConfigOption(
     "headrace.spark.allow-unauthenticated",
     bool,
     default=False,
-    doc="Take a Spark session without `spark.authenticate` where only this host reaches Spark's ports: every user of "
+    doc="Accept a Spark session without `spark.authenticate` if only this host reaches Spark's ports: every user of "
     "the host can then run code as you. For machines with one user.",
 )
 SPARK_SECRET_FILE: Final = ConfigOption(
     "headrace.spark.authenticate-secret-file",
     str,
     default="",
-    doc="A file with the `spark.authenticate.secret` of a standalone cluster, readable by its owner alone. Unset: what "
-    "`spark-defaults.conf` says; on `local-cluster`, a new one for each session.",
+    doc="A file with the `spark.authenticate.secret` of a standalone cluster, readable by its owner alone. Unset: "
+    "the secret in `spark-defaults.conf`; on `local-cluster`, a new one for each session.",
 )
 
 PAGE_FILTERS: Final = "spark.ui.filters"
@@ -65,7 +65,7 @@ PROTECTED_PAGE: Final[Mapping[str, str]] = {
     PAGE_FILTERS: PAGE_FILTER,
     "spark.ui.contentSecurityPolicy.enabled": "true",
 }
-"""Settings of Spark's web page where Headrace starts it: whoever reads it comes by the dashboard."""
+"""Settings of Spark's web page if Headrace starts it: it is read through the dashboard."""
 
 REDACTION: Final = "spark.redaction.regex"
 SECRETS_OF_TASKS: Final = "spark.headrace.secret"
@@ -73,27 +73,31 @@ SECRETS_OF_TASKS: Final = "spark.headrace.secret"
 
 _ENCRYPTION: Final = (ENCRYPT, "spark.ssl.rpc.enabled")
 _TELLS_PROCESSES: Final = (
-    f"; master and workers must have them too, with one {SECRET} for all, from a file that its owner alone may read "
-    "(--properties-file), never from a command line"
+    f"; master and workers need them too, with the same {SECRET}, from a file that only its owner may read "
+    f"(--properties-file), never from a command line"
 )
 
 
 class UnknownSparkSecretError(HostError):
-    """A Spark cluster that is not ours wants a secret, and nobody told us."""
+    """An existing Spark cluster needs a secret that is not configured."""
 
     def __init__(self, master: str) -> None:
         super().__init__(
-            f"the {SECRET} of Spark's master {master} is not known here: put it into a file (chmod 600) and set "
-            f"{SPARK_SECRET_FILE.key} to its name. A cluster without one runs code for anyone who reaches its ports: "
+            f"the {SECRET} of Spark's master {master} is not configured: put it into a file (chmod 600) and set "
+            f"{SPARK_SECRET_FILE.key} to its name. A cluster without a secret runs code for anyone who reaches its "
+            f"ports: "
             f"give its master and workers {AUTHENTICATE}=true, {ENCRYPT}=true and a secret, in a file of properties "
             f"(--properties-file). On a machine that nobody else uses, {ALLOW_UNAUTHENTICATED.key}=true and "
-            f"{AUTHENTICATE}=false run without"
+            f"{AUTHENTICATE}=false allow a cluster without one"
         )
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Setting that leaves Spark's ports open to others, and the reason why it matters; `is_allowed` by the user."""
+    """Setting that leaves Spark's ports open to others, and the reason why it matters.
+
+    `is_allowed`: accepted by the user.
+    """
 
     key: str
     reason: str
@@ -101,7 +105,7 @@ class Exposure:
 
 
 def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposure | None:
-    """Return the setting that leaves the ports of a Spark application with this configuration open, or None."""
+    """Return the setting that leaves the ports of a Spark application with configuration `conf` open, or None."""
     kind = parse_master(conf.get("spark.master", ""), 1)
     if is_true(conf, AUTHENTICATE):
         if kind.is_local or any(is_true(conf, key) for key in _ENCRYPTION):
@@ -111,25 +115,27 @@ def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposu
             "the cluster's secret and its key would cross the network in clear text; set it to true in the session's "
             "builder" + _TELLS_PROCESSES,
         )
-    open_to = "every user of this host" if _is_for_loopback(conf) else "whoever reaches its ports"
+    open_to = (
+        "every user of this host" if _is_for_loopback(conf) else "everybody who reaches its ports"
+    )
     if allows_unauthenticated and _is_for_loopback(conf):
         return Exposure(AUTHENTICATE, f"{open_to} can run code as you", is_allowed=True)
     own = "" if kind.is_single_process else _TELLS_PROCESSES
     alone = (
-        f"On a machine that nobody else uses, '{ALLOW_UNAUTHENTICATED.key}' takes it as it is"
+        f"On a machine that nobody else uses, '{ALLOW_UNAUTHENTICATED.key}' accepts it as it is"
         if _is_for_loopback(conf)
-        else f"'{ALLOW_UNAUTHENTICATED.key}' takes it only with spark.driver.host=127.0.0.1, for a master on this host"
+        else f"'{ALLOW_UNAUTHENTICATED.key}' accepts it only with spark.driver.host=127.0.0.1 and a local master"
     )
     return Exposure(
         AUTHENTICATE,
         f"{open_to} can run code as you; add .config('{AUTHENTICATE}', 'true').config('{ENCRYPT}', 'true') to the "
-        f"session's builder{own}, or take the session of headrace.spark.session.spark_session(), which has them. "
+        f"session's builder{own}, or use the session of headrace.spark.session.spark_session(), which has them. "
         f"{alone}",
     )
 
 
 def unredacted(conf: Mapping[str, str]) -> str | None:
-    """Return a key whose secret value Spark would write to its event log, as the user's own pattern misses it."""
+    """Return a key whose secret Spark would write to its event log, as the user's redaction pattern misses it."""
     pattern = conf.get(REDACTION)
     if pattern is None:
         return None
@@ -142,21 +148,22 @@ def unredacted(conf: Mapping[str, str]) -> str | None:
 
 
 def missing_page_key(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the key of the page's filter that a new session must be given besides `conf`, as a setting."""
+    """Return the setting with a new key of the page's filter, if `conf` lacks one that a new session needs."""
     if conf.get(PAGE_FILTERS) != PAGE_FILTER or PAGE_KEY in conf:
         return {}
     return {PAGE_KEY: new_page_key()}
 
 
 def new_page_key() -> str:
-    """Return a key for the page's filter, in URL-safe base64."""
+    """Return a new key for the page's filter, in URL-safe base64."""
     return urlsafe_b64encode(secret_token()).decode()
 
 
 def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:
-    """Return the secret that a new session must be given besides `conf`, as a setting; none where Spark makes its own.
+    """Return the setting with the secret that a new session needs besides `conf`; empty if Spark creates its own.
 
-    `conf` holds what the JVM knows from its own files. UnknownSparkSecretError; ConfigurationError.
+    `conf` holds the settings that the JVM reads from its own files. UnknownSparkSecretError if a secret is needed and
+    not configured; ConfigurationError if its file cannot be used.
     """
     master = conf.get("spark.master", "")
     is_standalone = standalone_places(master) is not None
@@ -176,21 +183,21 @@ def missing_secret(conf: Mapping[str, str], secret_file: str) -> dict[str, str]:
 
 
 def without_unfit(conf: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return `conf` without those of our settings, unless `given`, that do not fit the rest.
+    """Return `conf` without Headrace's settings that contradict the rest, unless they are `given`.
 
-    Spark refuses encryption where authentication is off, which the checklist refuses first unless the user allows it.
+    Spark refuses encryption if authentication is off; the checklist refuses that first unless the user allows it.
     """
     unfit: set[str] = set()
     if not is_true(conf, AUTHENTICATE):
         unfit = set(AUTHENTICATION)
     elif standalone_places(conf.get("spark.master", "")) is not None:
-        # Both ends must use the same, and the cluster's are what its own settings say.
+        # Both ends must use the same setting, and the cluster's own settings decide.
         unfit = {_CIPHER}
     return {key: value for key, value in conf.items() if key not in unfit or key in given}
 
 
 def _is_for_loopback(conf: Mapping[str, str]) -> bool:
-    """Return whether only this host reaches the application's ports."""
+    """Return whether only this host can connect to the application's ports."""
     master = conf.get("spark.master", "")
     places = standalone_places(master) or ()
     is_here = parse_master(master, 1).is_local or bool(places)
@@ -204,13 +211,13 @@ def _is_for_loopback(conf: Mapping[str, str]) -> bool:
 
 
 def is_true(conf: Mapping[str, str], key: str) -> bool:
-    """Return whether a setting of Spark's is on; off where it is not set."""
+    """Return whether a Spark setting is on; it is off if it is not set."""
     return conf.get(key, "false").strip().lower() == "true"
 
 
 @dataclass(frozen=True)
 class TaskSecrets:
-    """`settings` are those of TaskManagers, empty for other tasks."""
+    """Secrets for Spark tasks; `settings` are those of TaskManagers, empty for other tasks."""
 
     secret: bytes = field(repr=False)
     tls: TlsIdentity | None
@@ -229,14 +236,14 @@ def handed_to_tasks(context: SparkContext, secrets: TaskSecrets) -> Generator[No
 
 
 def received_secrets() -> TaskSecrets:
-    """Return the secrets that were handed to the Spark task that this is called in."""
+    """Return the secrets that were handed to the calling Spark task."""
     secrets = find_secrets()
     assert secrets is not None, "its job was submitted without secrets"
     return secrets
 
 
 def find_secrets() -> TaskSecrets | None:
-    """Return the secrets that were handed to the Spark task that this is called in; None where there are none."""
+    """Return the secrets that were handed to the calling Spark task; None if there are none."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(SECRETS_OF_TASKS)
     return None if text is None else msgspec.json.decode(text, type=TaskSecrets)

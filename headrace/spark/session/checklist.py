@@ -1,7 +1,7 @@
 """The start-up checklist: settings that a Spark application needs before it may host TaskManagers.
 
-Pure: takes Spark's configuration as a mapping and returns findings. Everything here was measured or read in Spark
-4.3; each finding says why. Source: docs/adr, Spark's configuration table.
+Pure: takes Spark's configuration as a mapping and returns findings. All rules were measured or read in the source of
+Spark 4.3; each finding says why. Source: docs/adr, Spark's configuration table.
 """
 
 import enum
@@ -30,14 +30,14 @@ HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.executor.heartbeatInterval": "10s",
     "spark.network.timeout": "120s",
-    # Else YARN and Kubernetes wait up to 30 s for most executors before the first task.
+    # Otherwise YARN and Kubernetes wait up to 30 s for most executors before the first task.
     "spark.scheduler.minRegisteredResourcesRatio": "0",
     # A TaskManager has no preferred place.
     "spark.locality.wait": "0s",
     # Its bars would stand for TaskManagers, whose tasks do not end.
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings that TaskManagers need or profit from, unless the user gave another value."""
+"""Settings that TaskManagers need or benefit from, unless the user gave another value."""
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {
     **HOSTING_SETTINGS,
@@ -49,7 +49,7 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
     # Else every `createDataFrame` and `save` may ask a metastore; a session of ours has none.
     "spark.sql.catalogImplementation": "in-memory",
 }
-"""Further settings of a session that we create, on which no program of a user's relies."""
+"""Further settings of a session that Headrace creates; no user program depends on their defaults."""
 
 _KILL_ON_IDLE: Final = (
     "spark.python.worker.killOnIdleTimeout",
@@ -58,7 +58,7 @@ _KILL_ON_IDLE: Final = (
 
 
 class Severity(enum.Enum):
-    """Severity of a finding: Headrace starts in spite of it, or does not."""
+    """Severity of a finding: Headrace starts with a warning, or refuses to start."""
 
     REFUSED = "REFUSED"
     WARNING = "WARNING"
@@ -66,7 +66,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One item of the checklist that the configuration does not meet."""
+    """A requirement of the checklist that the configuration does not meet."""
 
     severity: Severity
     key: str
@@ -91,7 +91,7 @@ def check_configuration(
 ) -> tuple[Finding, ...]:
     """Return every finding about Spark's configuration `conf`, refusals first.
 
-    `allows_unauthenticated`: the user takes Spark's ports without a secret, where only this host reaches them.
+    `allows_unauthenticated`: the user accepts Spark ports without a secret if only this host reaches them.
     """
     findings = [
         *_refusals(conf),
@@ -127,7 +127,7 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
             _refuse(
                 conf,
                 "spark.executor.pyspark.memory",
-                "Spark makes it a limit of address space, under which threads, memory maps and shared memory of a "
+                "Spark applies it as a limit of address space, so that threads, memory maps and shared memory of a "
                 "TaskManager, or of a stage in BATCH mode, fail long before memory is short; unset it, give executors "
                 "room by spark.executor.memoryOverhead, and bound each Python worker by "
                 "headrace.taskmanager.memory.limit",
@@ -138,7 +138,7 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
             _refuse(
                 conf,
                 "spark.remote",
-                "Spark Connect has no driver process of ours that executors could reach; run the program by "
+                "with Spark Connect this process has no driver that executors could reach; run the program by "
                 "spark-submit, or with a master URL",
             )
         )
@@ -189,7 +189,10 @@ def _warnings(conf: Mapping[str, str]) -> list[Finding]:
 def refuse_contradictions(
     conf: Mapping[str, str], *, allows_unauthenticated: bool = False
 ) -> tuple[Finding, ...]:
-    """Raise ChecklistError where the configuration contradicts us; return the warnings. As `check_configuration`."""
+    """Raise ChecklistError if the configuration contradicts Headrace's needs; return the warnings.
+
+    The parameters are those of `check_configuration`.
+    """
     findings = check_configuration(conf, allows_unauthenticated=allows_unauthenticated)
     refused = tuple(one for one in findings if one.severity is Severity.REFUSED)
     if refused:

@@ -1,8 +1,8 @@
-"""Class archive: Spark's classes as a JVM has them in memory, stored once per machine, so that a driver starts sooner.
+"""Class archive: Spark's classes in a JVM's memory format, stored once per machine, so that a driver starts sooner.
 
 More than half of the time to start Spark goes into reading, checking and linking some eleven thousand classes. Java's
-class data sharing keeps the outcome in a file. A JVM that finds another Java, Spark or class path than the file was
-made with starts as if there were none, and so it does with a damaged one.
+class data sharing keeps the outcome in a file. A JVM ignores the file if it was made with another Java, Spark or class
+path, or is damaged.
 Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
 """
 
@@ -24,7 +24,7 @@ from headrace.spark.session.java_runtime import JavaRuntime
 
 TRAINING: Final = "headrace.spark.session.class_training"
 _TRAINED_WITH: Final = "a job and Spark's page, started late"
-"""Another text for each set of classes that the training has Spark load: older archives lack some."""
+"""Text that changes with the set of classes that the training has Spark load, as older archives lack some."""
 _SUFFIX: Final = ".jsa"
 _PREFIX: Final = "spark-classes-"
 _JAVA_THAT_STORES_JARS_ONCE: Final = 19
@@ -32,7 +32,7 @@ _TIMEOUT_S: Final = 600
 
 
 class ClassArchiveError(HostError):
-    """The archive could not be made; names the step that failed and its last line."""
+    """The archive could not be created; the text names the failed step and the last line of its output."""
 
     def __init__(self, step: str, output: str) -> None:
         lines = [line for line in output.strip().splitlines() if line.strip()]
@@ -40,9 +40,9 @@ class ClassArchiveError(HostError):
 
 
 def class_archive(java: JavaRuntime, cache_directory: Path) -> Path:
-    """Return where the archive of this Java and the installed Spark lies, whether it is there or not.
+    """Return the path of the archive for this Java and the installed Spark, whether it exists or not.
 
-    A Spark that is installed again has another one: Java takes no class for jars that were written since.
+    A reinstalled Spark has another archive: Java rejects classes of jars that were written since.
     """
     spark = Path(pyspark.__file__)
     made_with = (
@@ -54,21 +54,21 @@ def class_archive(java: JavaRuntime, cache_directory: Path) -> Path:
 
 
 def class_archives(cache_directory: Path) -> Sequence[Path]:
-    """Return all archives in a cache, those of other installations too."""
+    """Return all archives in a cache, including those of other installations."""
     return sorted(cache_directory.glob(f"{_PREFIX}*{_SUFFIX}"))
 
 
 def java_options(archive: Path) -> str:
-    """Return the options with which a JVM maps the archive, or goes on silently without it."""
+    """Return the options with which a JVM uses the archive; it ignores one that does not fit."""
     return shlex.join([f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"])
 
 
 def store_class_archive(
     java: JavaRuntime, archive: Path, on_step: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Run a small job to see which classes Spark loads, and store them; takes a minute or less.
+    """Run a small job to see which classes Spark loads, and store them; takes up to a minute.
 
-    The archive appears by one rename. `on_step` hears of each step. Raises ClassArchiveError.
+    The archive appears by one rename. `on_step` is called with the name of each step. Raises ClassArchiveError.
     """
     archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{archive.stem}-", dir=archive.parent) as name:
@@ -91,7 +91,7 @@ def store_class_archive(
             ],
         )
         if not made.is_file():
-            raise ClassArchiveError("storing classes", f"{java.executable} made no archive")
+            raise ClassArchiveError("storing classes", f"{java.executable} created no archive")
         share = [str(java.executable), "-Xshare:on", f"-XX:SharedArchiveFile={made}"]
         _run(
             f"starting Java {java.major_version} from it", [*share, "-cp", classes_from, "-version"]
@@ -102,9 +102,9 @@ def store_class_archive(
 
 
 def _usable(class_path: str, java: JavaRuntime) -> str:
-    """Return the class path as far as an archive may hold it: all, or the part before the first jar named again.
+    """Return the part of the class path that an archive may contain: all, or the part before the first repeated jar.
 
-    Spark names one of its jars twice. Newer Javas store it once, and then refuse the archive as that of another path.
+    Spark lists one of its jars twice. Newer Javas store it once, and then reject the archive as one of another path.
     """
     entries = class_path.split(os.pathsep)
     if java.major_version < _JAVA_THAT_STORES_JARS_ONCE:
@@ -118,8 +118,9 @@ def _refuse_folders(classes_from: str) -> None:
         if entry.is_dir() and any(entry.iterdir()):
             raise ClassArchiveError(
                 "storing classes",
-                f"Java stores none while a folder of the class path holds files, and {entry} does; Spark puts its "
-                "configuration there (SPARK_CONF_DIR): use spark.* settings instead, or go on without",
+                f"Java stores no classes while a folder of the class path contains files, and {entry} does; Spark "
+                f"keeps its configuration there (SPARK_CONF_DIR): use spark.* settings instead, or do without the "
+                f"archive",
             )
 
 

@@ -24,7 +24,7 @@ def main(class_list: str) -> None:
     settings = {"spark.driver.extraJavaOptions": options, **default_settings()}
     session = host_session(Settings(settings))
     if session.page is not None:
-        # Where it cannot start, its classes are those that nobody loads.
+        # If it cannot start, no session loads its classes either.
         with contextlib.suppress(WebPageError):
             session.page.address()
     spark = session.spark

@@ -37,18 +37,18 @@ _PROBE_TIMEOUT_S: Final = 30
 
 
 class JavaNotFoundError(HostError):
-    """There is no Java that Spark can run on; names the places that were searched and how to get one."""
+    """No Java that Spark can run on was found; the text names the places that were searched and how to get one."""
 
     def __init__(self, looked_at: str) -> None:
         super().__init__(
-            f"Spark needs Java {JAVA_VERSION_MIN} or newer and none was found ({looked_at}): "
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer but none was found ({looked_at}): "
             "install one, set JAVA_HOME, or run: pip install headrace[java]"
         )
 
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java that will do. `home` is the value for JAVA_HOME, or None where nothing has to be set."""
+    """A Java that Spark can run on. `home` is the value for JAVA_HOME, or None if nothing has to be set."""
 
     executable: Path
     major_version: int
@@ -56,7 +56,7 @@ class JavaRuntime:
 
 
 def java_major_version(executable: Path) -> int | None:
-    """Ask `executable` for its version; None where it is not a Java that starts."""
+    """Return the version of the Java `executable`; None if it is not a Java that starts."""
     try:
         done = subprocess.run(
             [str(executable), "-version"],
@@ -86,9 +86,9 @@ def find_java(
     probe: Callable[[Path], int | None] = java_major_version,
     wheel_home: Callable[[], Path | None] | None = None,
 ) -> JavaRuntime:
-    """Choose the Java that Spark is to use; JavaNotFoundError where there is none.
+    """Return the Java for Spark; JavaNotFoundError if there is none.
 
-    A JAVA_HOME that the user set is never replaced: one that does not serve is an error.
+    A JAVA_HOME that the user set is never replaced: if it is not usable, it is an error.
     """
     user_home = environ.get("JAVA_HOME")
     if user_home:
@@ -96,7 +96,7 @@ def find_java(
         version = probe(executable)
         if version is None or version < JAVA_VERSION_MIN:
             found = "no Java that starts" if version is None else f"Java {version}"
-            raise JavaNotFoundError(f"JAVA_HOME is {user_home}, where there is {found}")
+            raise JavaNotFoundError(f"JAVA_HOME is {user_home}, which has {found}")
         return JavaRuntime(executable, version, home=None)
     looked_at = "no java on PATH"
     on_path = shutil.which("java", path=environ.get("PATH", ""))
@@ -118,17 +118,17 @@ def find_java(
 
 
 def installed_wheel_home() -> Path | None:
-    """Return the home of the Java wheel's runtime, or None where the wheel is not installed."""
+    """Return the home of the Java wheel's runtime, or None if the wheel is not installed."""
     if importlib.util.find_spec(JAVA_WHEEL) is None:
         return None
     return Path(str(importlib.import_module(JAVA_WHEEL).JAVA_HOME))
 
 
 def wrap_java(java: Path, cache_directory: Path) -> Path:
-    """Make (once) a directory whose `bin/java` starts `java` without the missing module, and return it.
+    """Create (once) a directory whose `bin/java` starts `java` without the missing module, and return it.
 
-    The directory appears by one rename, so that several processes may do this at once; its name depends on what the
-    wrapper contains, so that another wheel gets another directory.
+    The directory appears by one rename, so that several processes may do this at once; its name depends on the
+    wrapper's content, so that another wheel gets another directory.
     """
     script = _WRAPPER.format(dropped=_DROPPED_ARGUMENT, java=java)
     name = "java-" + hashlib.sha256(script.encode()).hexdigest()[:16]
@@ -154,13 +154,13 @@ def wrap_java(java: Path, cache_directory: Path) -> Path:
 
 
 def user_cache_directory(environ: Mapping[str, str]) -> Path:
-    """Return where this user's caches live (`$XDG_CACHE_HOME/headrace` or `~/.cache/headrace`)."""
+    """Return the folder of this user's caches (`$XDG_CACHE_HOME/headrace` or `~/.cache/headrace`)."""
     root = environ.get("XDG_CACHE_HOME")
     return (Path(root) if root else Path.home() / ".cache") / "headrace"
 
 
 def ensure_java(environ: MutableMapping[str, str] | None = None) -> JavaRuntime | None:
-    """Ensure that a Spark started from this process finds a Java; sets JAVA_HOME only for the wheel."""
+    """Ensure that a Spark started by this process finds a Java; sets JAVA_HOME only for the wheel."""
     chosen = os.environ if environ is None else environ
     if "PYSPARK_GATEWAY_PORT" in chosen:
         return None

@@ -1,9 +1,9 @@
-"""The driver's JVM: starts and ends it, asks it for facts, recognises its death, and filters its noise.
+"""The driver's JVM: starts and ends it, queries it, recognises its death, and filters its messages.
 
-It is started so that a signal to the program does not end it before its time, and it is ended for good. Its standard
-error is passed on, without one line, and remembered while Spark starts. The line: Spark's launcher asks every JVM for
-an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra), and Java warns of it with no way to
-say that it is known. Leaving the module out would change what Spark does. Tracebacks of py4j and of PySpark's
+The JVM is started so that a signal to the program does not end it too early. Its standard
+error is passed on, without one line, and recorded while Spark starts. That line is a warning: Spark's launcher adds to
+every JVM an incubating module (`--add-modules=jdk.incubator.vector`, for linear algebra), of which Java warns, with no
+way to turn the warning off. Leaving the module out would change Spark's behaviour. Tracebacks of py4j and of PySpark's
 accumulators are dropped when the JVM is gone.
 """
 
@@ -41,25 +41,28 @@ _CAUSE: Final = re.compile(r"(?:Exception in thread \"[^\"]*\" |Error: |Caused b
 
 
 class JvmGoneError(Exception):
-    """The driver's JVM does not answer any more, or the SparkContext in it was stopped."""
+    """The driver's JVM no longer answers, or its SparkContext was stopped."""
 
 
 @contextmanager
 def jvm_calls() -> Generator[None, None, None]:
-    """Turn a lost connection to the JVM into JvmGoneError; exceptions thrown by Java code pass."""
+    """Context that turns a lost connection to the JVM into JvmGoneError; exceptions of Java code pass through."""
     try:
         yield
     except Py4JJavaError:
         raise
     except (Py4JError, OSError, EOFError) as error:
         if "Trace:" in str(error):
-            # The JVM answered, with a complaint about the call: our mistake, not its end.
+            # The JVM answered with an error about the call: a bug in Headrace, not the JVM's end.
             raise
-        raise JvmGoneError("the JVM of the Spark driver does not answer any more") from error
+        raise JvmGoneError("the JVM of the Spark driver no longer answers") from error
 
 
 def jvm_context(context: SparkContext) -> Any:
-    """Return the Scala SparkContext of `context`, for calls that Python does not offer; JvmGoneError without one."""
+    """Return the Scala SparkContext of `context`, for calls that Python does not offer.
+
+    JvmGoneError if there is none.
+    """
     java_context = getattr(context, "_jsc", None)
     if java_context is None:
         raise JvmGoneError(_SESSION_STOPPED)
@@ -67,7 +70,7 @@ def jvm_context(context: SparkContext) -> Any:
 
 
 def private_field(jvm: Any, class_name: str, name: str) -> Any:
-    """Return a field that a class of Spark's keeps to itself, as Java reflection gives it; `jvm` is py4j's view."""
+    """Return a private field of a Spark class, by Java reflection; `jvm` is py4j's view."""
     field = jvm.java.lang.Class.forName(class_name).getDeclaredField(name)
     field.setAccessible(True)
     return field
@@ -79,19 +82,19 @@ def is_stopped(context: SparkContext) -> bool:
 
 
 def active_context() -> SparkContext | None:
-    """Return the one SparkContext of this process, if there is one that was not stopped."""
+    """Return the SparkContext of this process, or None if there is none or it was stopped."""
     return getattr(SparkContext, "_active_spark_context", None)
 
 
 class ApplicationSlots:
-    """Counts the tasks an application can run at once.
+    """Counts the tasks that an application can run at once.
 
-    Its caller asks ten times a second, and reading the configuration takes hundreds of calls of the JVM: values that
-    stay the same for as long as the application runs are fetched once.
+    Its caller asks ten times a second, and reading the configuration takes hundreds of JVM calls: values that
+    stay the same while the application runs are fetched once.
     """
 
     def __init__(self, context: SparkContext, spark_profile: Any = None) -> None:
-        """`spark_profile`: a profile of PySpark's that all tasks have; without one, the application's default."""
+        """Create a counter; `spark_profile`: the PySpark profile of all tasks; None: the application's default."""
         self._context: Final = context
         grows = context.getConf().get("spark.dynamicAllocation.enabled", "false")
         self._grows_on_demand: Final = str(grows).lower() == "true"
@@ -101,15 +104,18 @@ class ApplicationSlots:
             self._profile: Any = manager.defaultResourceProfile()
         else:
             self._profile = getattr(spark_profile, "_java_resource_profile")  # noqa: B009 - private, and named here only
-            # Spark counts for profiles that it knows.
+            # Spark only counts for profiles that it knows.
             manager.addResourceProfile(self._profile)
 
     def count(self) -> int | None:
-        """Return how many can run now, or None where executors come on demand. JvmGoneError once it was stopped."""
+        """Return how many tasks can run now, or None if executors start on demand.
+
+        JvmGoneError after the context's stop.
+        """
         if is_stopped(self._context):
             raise JvmGoneError(_SESSION_STOPPED)
         if self._scala_context.isStopped():
-            # By somebody in the JVM, such as the master of its cluster.
+            # Code in the JVM stopped it, such as the cluster's master.
             raise JvmGoneError("its SparkContext was stopped")
         if self._grows_on_demand:
             return None
@@ -122,15 +128,15 @@ def registered_executor_count(context: SparkContext) -> int:
 
 
 def active_job_ids(context: SparkContext) -> frozenset[int]:
-    """Return Spark's numbers of the jobs that run, as far as its listeners have heard."""
+    """Return Spark's ids of the running jobs, as far as its listeners have been notified."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - see below
     found = jvm_context(context).statusTracker().getActiveJobIds()
-    # As one text: an element of it costs as much as all.
+    # As one text: fetching one element costs as much as fetching all.
     return frozenset(map(int, re.findall(r"\d+", str(jvm.java.util.Arrays.toString(found)))))
 
 
 def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
-    """Have the JVM remove `directory` with its content when it ends in order, as it does when we are gone."""
+    """Have the JVM delete `directory` with its content on a normal exit, such as after the end of this process."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named in this file only
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
         jvm.java.io.File(str(directory))
@@ -138,27 +144,27 @@ def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
 
 
 def hide_property(context: SparkContext, key: str) -> None:
-    """Keep the values that jobs have for the local property `key` out of Spark's event log.
+    """Keep the values of a job's local property `key` out of Spark's event log.
 
-    Spark redacts there what its `spark.redaction.regex` finds among the application's settings. Local properties it
-    writes as they are, unless a setting has the same name.
+    Spark redacts application settings that match its `spark.redaction.regex`. It writes local properties unredacted,
+    unless a setting has the same name.
     """
     jvm_context(context).conf().set(key, "")
 
 
 def class_path(context: SparkContext) -> str:
-    """The class path that the JVM was started with, every archive of it by name."""
+    """Return the class path that the JVM was started with, with each archive listed by name."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - see above
     return str(jvm.java.lang.System.getProperty("java.class.path"))
 
 
 class DeferredInterrupts:
-    """Holds Ctrl-C and SIGTERM back while Spark starts, and keeps Spark from putting its own reaction in their place.
+    """Holds back Ctrl-C and SIGTERM while Spark starts, and keeps Spark from installing its own handlers.
 
-    A JVM whose launch is interrupted half-way belongs to nobody and stays; and Spark's reaction to Ctrl-C would cancel
-    TaskManagers before they can stop. The first of either takes effect at the end of the block; a second one at once
-    where the JVM is launched, as a context may wait for its cluster for ever. A SIGTERM that no one handles ends the
-    process as always, and the JVM with it. Outside of the main thread there is nothing to hold.
+    A JVM whose launch is interrupted half-way is orphaned and stays; and Spark's handler of Ctrl-C would cancel
+    TaskManagers before they can stop. The first of either signal takes effect at the end of the block, a second one at
+    once if the JVM is launched, as a context may wait for its cluster for ever. A SIGTERM without a handler ends the
+    process as always, and the JVM with it. Outside of the main thread this has no effect.
     """
 
     def __init__(self) -> None:
@@ -194,7 +200,7 @@ class DeferredInterrupts:
 
 
 def has_jvm_ended(timeout_s: float = _END_TIMEOUT_S) -> bool:
-    """Return whether the JVM that was started for us has ended, or ends within a second. Asked after a failed call."""
+    """Return whether the JVM that this process started has ended, or ends within a second; used after a failed call."""
     process: subprocess.Popen[bytes] | None = getattr(
         getattr(SparkContext, "_gateway", None), "proc", None
     )
@@ -208,11 +214,11 @@ def has_jvm_ended(timeout_s: float = _END_TIMEOUT_S) -> bool:
 
 
 def stop_context() -> None:
-    """Stop the context that may have been made, and the JVM below it; both may be gone."""
+    """Stop the context that may have been created, and its JVM; both may be gone already."""
     context: SparkContext | None = getattr(SparkContext, "_active_spark_context", None)
     if context is not None:
         with warnings.catch_warnings():
-            # Spark warns of a JVM that it cannot stop: whoever calls says that it has ended.
+            # Spark would warn that it cannot stop the JVM: the caller reports its end.
             warnings.simplefilter("ignore", RuntimeWarning)
             try:
                 context.stop()
@@ -223,7 +229,7 @@ def stop_context() -> None:
 
 
 def stop_jvm() -> None:
-    """End the JVM that was started for us: it lives as long as the pipe to its input. That of spark-submit stays."""
+    """End the JVM that this process started, by closing the pipe to its input. The JVM of spark-submit stays."""
     gateway = getattr(SparkContext, "_gateway", None)
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if gateway is None or process is None:
@@ -242,11 +248,12 @@ def stop_jvm() -> None:
 
 
 def silence_py4j() -> None:
-    """Have py4j's reports of a lost connection logged by us, at DEBUG. Idempotent.
+    """Log py4j's reports of a lost connection at DEBUG, through Headrace's logger. Idempotent.
 
-    py4j writes a traceback of each call that was under way to the root logger, and thereby to standard error, before
-    the call fails; the caller then says in a line that the JVM is gone. At INFO it tells of every connection that it
-    closes, among what the program prints where that logs to standard output: only a level of the user's own shows it.
+    py4j logs a traceback of each running call to the root logger, and so to standard error, before the call fails; the
+    caller then logs one line about the JVM's end. At INFO py4j also reports every connection that it closes, which
+    would mix with the program's output if that logs to standard output: only a level that the user sets shows these
+    reports.
     """
     root, own = logging.getLogger(), logging.getLogger("py4j")
     if _is_for_others not in root.filters:
@@ -263,9 +270,9 @@ def _is_for_others(record: logging.LogRecord) -> bool:
 
 
 def silence_accumulators(context: SparkContext) -> None:
-    """Have the end of the connection by which the JVM sends updates of accumulators logged by us, at DEBUG.
+    """Log the end of the connection for accumulator updates of the JVM at DEBUG, through Headrace's logger.
 
-    PySpark's server prints a traceback where the JVM is gone. There is a connection once a task has ended.
+    PySpark's server would print a traceback when the JVM is gone. The connection exists once a task has ended.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is None:
@@ -274,7 +281,7 @@ def silence_accumulators(context: SparkContext) -> None:
 
     def handle_error(request: object, client_address: object) -> None:
         if isinstance(sys.exception(), EOFError):
-            _LOG.debug("the JVM sends no more updates of accumulators", exc_info=True)
+            _LOG.debug("the JVM has closed the connection for accumulator updates", exc_info=True)
         else:
             print_traceback(request, client_address)
 
@@ -282,9 +289,9 @@ def silence_accumulators(context: SparkContext) -> None:
 
 
 class JvmErrors:
-    """A context manager: a JVM that is started inside writes to a pipe, as long as it lives.
+    """Context manager: a JVM that is started inside writes its standard error to a pipe, as long as it lives.
 
-    A thread passes lines on to where standard error led before; it ends with the last writer.
+    A thread copies lines to the original standard error; it ends with the last writer.
     """
 
     def __init__(self) -> None:
@@ -311,7 +318,7 @@ class JvmErrors:
             os.close(self._before)
 
     def cause(self) -> str | None:
-        """Return the JVM's own words on its end, or None where it printed none; to be asked once it has ended."""
+        """Return the JVM's own message about its end, or None if it printed none; call this after its end."""
         self._ended.wait(_LAST_WORDS_TIMEOUT_S)
         for line in list(self._lines):
             found = _CAUSE.match(line)
@@ -336,15 +343,15 @@ class JvmErrors:
 
 _ENVIRONMENT_LOCK: Final = threading.Lock()
 _OTHER_INTERPRETER: Final = "interpreter"
-"""Name of workers of an interpreter of their own: the process from which Spark forks them ends with them."""
+"""Name of workers with an interpreter of their own: the process from which Spark forks them ends with them."""
 
 
 @contextlib.contextmanager
 def named_workers(context: SparkContext, name: str, python_executable: str = "") -> Generator[None]:
-    """Have functions that are given to Spark meanwhile run in Python workers that run none given under another name.
+    """Have functions passed to Spark within the block run only in Python workers of this name.
 
-    An empty name: in those that run most functions. `python_executable`: their interpreter; empty: the application's.
-    Meanwhile `pythonExec` and `environment` of the context are others for each thread of the process.
+    An empty name: in the common workers. `python_executable`: their interpreter; empty: the application's.
+    Within the block `pythonExec` and `environment` of the context differ for each thread of the process.
     """
     python: Any = context
     with _ENVIRONMENT_LOCK:
@@ -355,7 +362,7 @@ def named_workers(context: SparkContext, name: str, python_executable: str = "")
             yield
             return
         environment, executable = python.environment, python.pythonExec
-        # A copy: Spark takes what is there when it is given a function.
+        # A copy: Spark keeps the value from the moment at which it gets a function.
         python.environment = {**environment, WORKERS_VARIABLE: name}
         python.pythonExec = python_executable or executable
         try:

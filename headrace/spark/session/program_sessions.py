@@ -1,12 +1,12 @@
-"""Applies the settings of the command line to the sessions that a program makes itself.
+"""Applies the settings of the command line to the sessions that a program creates itself.
 
-All roads to a session of Spark's classic API lead through the constructor of SparkContext: `SparkSession.builder`,
-`SparkContext(…)` and `SparkContext.getOrCreate()`. Ours stands before it while `headrace run` runs a program. Who wins:
+All ways to a session of Spark's classic API lead through the constructor of SparkContext: `SparkSession.builder`,
+`SparkContext(…)` and `SparkContext.getOrCreate()`. Headrace wraps it while `headrace run` runs a program. Precedence:
 
     asked (the command line)  >  said (the program, to its builder)  >  spark-submit, spark-defaults.conf  >  defaults
 
-`spark-submit` would let the program win over its command line, without a word. Here `--master` moves a program that
-names a master to another one, which is what it is for, and a line says what was replaced.
+`spark-submit` would let the program override its command line silently. With `headrace run`, `--master` moves a program
+that names a master to another one, and a log line reports the replaced setting.
 """
 
 import inspect
@@ -38,18 +38,19 @@ _LOG: Final = logging.getLogger(__name__)
 _MASTER: Final = "spark.master"
 _APPLICATION_NAME: Final = "spark.app.name"
 _SUBMITTED_UNASKED: Final = {_MASTER: "local[*]", "spark.ui.showConsoleProgress": "true"}
-"""Settings that spark-submit makes by itself where nobody asked for any."""
+"""Settings that spark-submit sets by itself if the user sets none."""
 
 
 class UnobeyedSettingError(HostError):
-    """A setting of Spark's that the session, which exists already, was not made with."""
+    """A Spark setting that a job needs and that its session, which exists already, was not created with."""
 
     def __init__(self, key: str, wanted: str, found: str | None) -> None:
         has = "has none" if found is None else f"has {shown_value(key, found)}"
         shown = shown_value(key, wanted)
         super().__init__(
-            f"{key}={shown} is asked for, but the SparkSession that jobs run on {has}: it was made before, without "
-            f"this setting. Give it to that session's builder, as .config({key!r}, {shown!r}), or on the command line "
+            f"{key}={shown} is requested, but the SparkSession that jobs run on {has}: it was created before, "
+            f"without this setting. Give it to that session's builder, as .config({key!r}, {shown!r}), or on the "
+            f"command line "
             f"as 'headrace run -D {key}={shown}', or stop the session first"
         )
         self.key, self.wanted, self.found = key, wanted, found
@@ -57,9 +58,9 @@ class UnobeyedSettingError(HostError):
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """Settings of a SparkContext: `asked` overrides the program's own settings, `defaults` applies if nobody sets one.
+    """Settings of a SparkContext: `asked` overrides the program's own settings, `defaults` apply if nobody sets one.
 
-    A default reaches the JVM when it runs already, so none stands on its command line, which others can read.
+    Defaults reach the JVM after its start, so that none is on its command line, which other users can read.
     """
 
     asked: Mapping[str, str]
@@ -74,7 +75,10 @@ class SessionSettings:
         }
 
     def missing(self, known: Mapping[str, str], chosen: Iterable[str]) -> dict[str, str]:
-        """Return the defaults that the `known` configuration lacks; keys in `chosen` were asked for, or said."""
+        """Return the defaults that the `known` configuration lacks.
+
+        Keys in `chosen` were set by command line or program.
+        """
         taken = set(chosen) | {
             key for key, value in known.items() if _SUBMITTED_UNASKED.get(key) != value
         }
@@ -82,7 +86,7 @@ class SessionSettings:
 
 
 def asked_of_session(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the Spark settings among Headrace's: `spark.*`, and those that have a name of ours."""
+    """Return the Spark settings among Headrace's: `spark.*`, and those that have a Headrace key."""
     given = Settings(settings)
     name = given.get_option(APPLICATION_NAME) if given.is_set(APPLICATION_NAME) else ""
     return {**({_APPLICATION_NAME: name} if name else {}), **given_by_user(given)}
@@ -99,9 +103,9 @@ def settings_of_program_sessions(settings: Mapping[str, str], cpu_count: int) ->
 def refuse_unobeyed(
     asked: Mapping[str, str], given: Mapping[str, str], found: Mapping[str, str]
 ) -> None:
-    """Raise UnobeyedSettingError for the first setting that a session was neither `given` nor is `found` with.
+    """Raise UnobeyedSettingError for the first setting that a session was not `given` and not `found` with.
 
-    Spark writes some values anew, such as paths and ports: then only what it was given tells.
+    Spark rewrites some values, such as paths and ports: for these only the given value counts.
     """
     for key, wanted in asked.items():
         if wanted not in (given.get(key), found.get(key)):
@@ -110,20 +114,20 @@ def refuse_unobeyed(
 
 @contextmanager
 def program_sessions(settings: SessionSettings) -> Generator[None, None, None]:
-    """Within the block, make every SparkContext of this process, and every session of a builder, with `settings`."""
+    """Within the block, create every SparkContext of this process, and every builder's session, with `settings`."""
     make_context = SparkContext.__init__
     make_session = SparkSession.Builder.getOrCreate
     signature = inspect.signature(make_context)
     logged: set[str] = set()
     building: set[str] | None = None
-    """Keys that the program gave to the builder which makes a session now."""
+    """Keys that the program gave to the builder that is creating a session now."""
 
     def tell(said: Mapping[str, str]) -> None:
         for key, value in settings.replaced(said).items():
             if key not in logged:
                 logged.add(key)
                 _LOG.warning(
-                    "%s=%s of the command line replaces %s, which the program gives to its SparkSession",
+                    "%s=%s from the command line replaces %s, which the program sets for its SparkSession",
                     key,
                     shown_value(key, settings.asked[key]),
                     shown_value(key, value),
@@ -170,7 +174,7 @@ def _put(init: Callable[..., None], get_or_create: Callable[..., SparkSession]) 
 
 
 def _said(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings a program gives to SparkContext; separate arguments win over its conf there."""
+    """Return the settings that a program passes to SparkContext; separate arguments override its conf."""
     conf: SparkConf | None = arguments.get("conf")
     said = {} if conf is None else {key: str(value) for key, value in conf.getAll()}
     named = {_MASTER: arguments.get("master"), _APPLICATION_NAME: arguments.get("appName")}

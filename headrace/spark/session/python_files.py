@@ -10,20 +10,20 @@ from headrace.graph.pipeline_options import PYTHON_FILES
 
 
 class LateFilesError(ProgramError):
-    """A job brings files that TaskManagers of other machines cannot import from, as they run already."""
+    """A job brings files that TaskManagers on other machines cannot import, as they run already."""
 
     def __init__(self, files: tuple[Path, ...]) -> None:
         names = ", ".join(str(file) for file in files)
         super().__init__(
-            f"{names} ({PYTHON_FILES.key}) came after TaskManagers were started, which would not find it: call "
-            "add_python_file before the program's first job, or give it with --python-files"
+            f"{names} ({PYTHON_FILES.key}) came after TaskManagers were started, which cannot import it: call "
+            f"add_python_file before the program's first job, or use --python-files"
         )
 
 
 class ShippedFiles:
     """Python files that workers started from now on will find. Pure.
 
-    `are_seen`: the workers see the driver's files, as on one machine. A task then finds those of its job by itself;
+    `are_seen`: the workers see the driver's files, as on one machine. Each task then finds the files of its job itself;
     elsewhere a running worker has only the files that were shipped before it started.
     """
 
@@ -33,11 +33,11 @@ class ShippedFiles:
         self._is_final = False
 
     def workers_start(self) -> None:
-        """From now on there are TaskManagers: Spark would bring files only to later ones."""
+        """Note that TaskManagers run: Spark would ship further files only to later ones."""
         self._is_final = True
 
     def add(self, files: tuple[Path, ...]) -> tuple[Path, ...]:
-        """Return those that are new and must be shipped now. LateFilesError where it is too late."""
+        """Return the files that are new and must be shipped now. LateFilesError if it is too late."""
         new = tuple(file for file in files if file not in self._files)
         if new and self._is_final:
             if self._are_seen:
@@ -48,6 +48,6 @@ class ShippedFiles:
 
 
 def ship(context: SparkContext, files: tuple[Path, ...], scratch: Path) -> None:
-    """Have Spark bring `files` to its workers; folders are packed into `scratch` first."""
+    """Have Spark ship `files` to its workers; folders are packed into `scratch` first."""
     for path in files:
         context.addPyFile(str(pack(path, scratch) if path.is_dir() else path))

@@ -1,8 +1,8 @@
-"""The SparkSession that hosts us: borrowed where the program has one, else created with the settings we need.
+"""The SparkSession that hosts the cluster: the program's own if it has one, else created with the needed settings.
 
-Calls may be registered for the end of the session, whoever stops it. A session on `local-cluster` gets a Spark home of
-its own, which is Spark's installation by links and a `work` folder that ends with the session: these workers put the
-directories of executors into `work` of the driver's SPARK_HOME, whatever their settings say.
+Actions may be registered for the end of the session, whoever stops it. A session on `local-cluster` gets a Spark home
+of its own, made of links to Spark's installation and a `work` folder that ends with the session: the workers of
+`local-cluster` put the directories of executors into `work` of the driver's SPARK_HOME, whatever their settings say.
 Source: https://github.com/apache/spark, core/src/main/scala/org/apache/spark/deploy/worker/Worker.scala
 """
 
@@ -69,14 +69,14 @@ from headrace.spark.session.web_page import WebPage
 _LOG: Final = logging.getLogger(__name__)
 WORK: Final = "work"
 _JVM_ENDED: Final = (
-    "its JVM ended before it had started: killed, as where memory is short, or crashed"
+    "its JVM ended during the start: it was killed, as when memory is short, or it crashed"
 )
 
 
 def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[], None]:
     """Run `action` once, right before `context` is stopped, in the same thread; return a function that cancels this.
 
-    Spark tells Python of a session's end only afterwards, if at all: so the context's own `stop` stands behind ours.
+    Spark notifies Python of a session's end only afterwards, if at all: so this replaces the context's own `stop`.
     Errors of `action` are logged, and the context is stopped.
     """
     stop = context.stop
@@ -101,9 +101,9 @@ def before_stop(context: SparkContext, action: Callable[[], None]) -> Callable[[
 
 
 def link_spark_home(installed: Path, home: Path) -> None:
-    """Make `home` a Spark home with everything of `installed` but leftovers of executors.
+    """Create `home` as a Spark home with everything of `installed` except leftovers of executors.
 
-    Raises OSError where `home` exists already or cannot be made.
+    Raises OSError if `home` exists already or cannot be created.
     """
     home.mkdir()
     for entry in installed.resolve().iterdir():
@@ -123,11 +123,11 @@ class SparkStartError(HostError):
 
 @dataclass
 class HostSession:
-    """A session and whether it is ours to stop.
+    """A session, and whether Headrace created it and stops it.
 
-    `scratch` is where it leaves files, None where borrowed. `is_embedded`: a `local[n]` whose size we chose.
-    `given`: what it was created with. `environment_before`: variables that were set for it, and what they were. `page`:
-    Spark's web page, where it may be started.
+    `scratch` is the folder of its files, None if it is the program's. `is_embedded`: a `local[n]` whose size Headrace
+    chose. `given`: the settings it was created with. `environment_before`: variables that were set for it, and their
+    former values. `page`: Spark's web page, if it may be started.
     """
 
     spark: SparkSession
@@ -141,11 +141,11 @@ class HostSession:
 
     @property
     def context(self) -> SparkContext:
-        """The SparkContext behind the session."""
+        """Return the SparkContext behind the session."""
         return self.spark.sparkContext
 
     def stop(self) -> None:
-        """Stop a session that was created here and remove its files; a borrowed one stays as it is."""
+        """Stop a session that was created here and remove its files; the program's own stays as it is."""
         if self.is_borrowed or self._is_stopped:
             return
         is_over = is_stopped(self.context)
@@ -172,9 +172,9 @@ class _Current:
 
 
 def host_session(settings: Settings) -> HostSession:
-    """Return the session to run on: the program's own, or one of ours, created on first use.
+    """Return the session to run on: the program's own, or one that is created on first use.
 
-    Raises ChecklistError where it cannot host TaskManagers, HostError on Spark Connect.
+    Raises ChecklistError if it cannot host TaskManagers, HostError on Spark Connect.
     """
     with _Current.lock:
         created = _Current.session
@@ -188,14 +188,14 @@ def host_session(settings: Settings) -> HostSession:
             _use_this_interpreter(active.sparkContext)
             return HostSession(active, is_borrowed=True)
         if created is not None:
-            # Its JVM goes with it: what that was started with is not what the next one needs.
+            # Its JVM ends too, as the next session may need another start configuration.
             created.stop()
         _Current.session = _create(settings)
         return _Current.session
 
 
 def planned_or_running_master(settings: Settings) -> str | None:
-    """The master of the session that jobs would run on, or None where an embedded one would be made for us alone."""
+    """Return the master of the session that jobs would run on, or None if an embedded one would be created."""
     created = _Current.session
     if created is not None and _is_alive(created.spark):
         return None if created.is_embedded else created.context.master
@@ -206,7 +206,7 @@ def planned_or_running_master(settings: Settings) -> str | None:
 
 
 def refuse_and_describe(conf: Mapping[str, str], settings: Settings) -> tuple[str, ...]:
-    """Raise ChecklistError for a configuration that contradicts us; return the texts of the warnings."""
+    """Raise ChecklistError for a configuration that contradicts Headrace's needs; return the texts of the warnings."""
     findings = refuse_contradictions(
         conf, allows_unauthenticated=settings.get_option(ALLOW_UNAUTHENTICATED)
     )
@@ -214,16 +214,17 @@ def refuse_and_describe(conf: Mapping[str, str], settings: Settings) -> tuple[st
 
 
 def is_connect_client() -> bool:
-    """Return whether sessions of this process are those of a Spark Connect server."""
+    """Return whether sessions of this process belong to a Spark Connect server."""
     return bool(os.environ.get("SPARK_REMOTE")) or "SPARK_CONNECT_MODE_ENABLED" in os.environ
 
 
 def _active_session() -> SparkSession | None:
     if is_connect_client():
         raise HostError(
-            "Spark Connect cannot host a job: its client has no driver that executors could reach; submit the program "
-            "to a session beside the Connect server (headrace cluster start, then headrace run --target session), or "
-            "have a cluster started for it (--target per-job), or run it by spark-submit, or with --master and without "
+            "Spark Connect cannot host a job: its client has no driver that executors could reach; submit the "
+            "program to a session cluster next to the Connect server (headrace cluster start, then headrace run "
+            "--target session), or have a cluster started for it (--target per-job), or run it by spark-submit, or "
+            "with --master and without "
             "SPARK_REMOTE"
         )
     active = SparkSession.getActiveSession()
@@ -234,7 +235,7 @@ def _active_session() -> SparkSession | None:
 
 
 def _use_this_interpreter(context: SparkContext) -> None:
-    """Have workers on this machine run this interpreter where nobody chose one: Spark takes `python3` of the PATH."""
+    """Have workers on this machine use this interpreter if the user chose none: Spark takes `python3` of the PATH."""
     is_chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().contains(
         "spark.pyspark.python"
     )
@@ -275,7 +276,7 @@ def _create(settings: Settings) -> HostSession:
             link_spark_home(_installed_spark(), Path(plan.environment[SPARK_HOME]))
         os.environ.update(plan.environment)
         if java is not None and _stored_classes(java) is None:
-            _LOG.info("'headrace warm-up', run once, has Spark start sooner from then on")
+            _LOG.info("run 'headrace warm-up' once to make Spark start sooner from then on")
         silence_py4j()
         with DeferredInterrupts(), errors:
             spark = _start(plan.conf, settings)
@@ -329,7 +330,7 @@ def _spark_conf(values: Mapping[str, str]) -> SparkConf:
 
 
 def _submitted_configuration() -> dict[str, str]:
-    """Return the settings of spark-submit, whose JVM runs already and knows them. Empty for a plain program."""
+    """Return the settings of spark-submit, whose JVM runs already with them; empty for a program started without it."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     getattr(SparkContext, "_ensure_initialized")()  # noqa: B009 - connects to the JVM of spark-submit
@@ -337,7 +338,7 @@ def _submitted_configuration() -> dict[str, str]:
 
 
 def _installed_spark() -> Path:
-    """Return the folder of the Spark that the JVM would start from."""
+    """Return the folder of the Spark installation that the JVM would start from."""
     return Path(getattr(find_spark_home, "_find_spark_home")())  # noqa: B009 - private, and named here only
 
 
@@ -356,7 +357,7 @@ def _abandon(scratch: Path, environment_before: Mapping[str, str | None]) -> Non
 
 
 def _is_of_ended_jvm(error: BaseException) -> bool:
-    """Return whether a failed call met no JVM any more; py4j then says, among others, that a class is not there."""
+    """Return whether a call failed because the JVM has ended; py4j may then also report that a class is missing."""
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return True
     return not isinstance(error, Py4JJavaError) and has_jvm_ended()
@@ -374,8 +375,8 @@ def _log_warnings(warnings: tuple[str, ...]) -> None:
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the program's SparkSession, created with the settings of streaming jobs if there is none yet.
 
-    `settings` add to those of the command line; `spark.*` keys among them are Spark's own. On Spark Connect it is the
-    client's session, which reads and writes, and hosts no job.
+    `settings` are added to those of the command line; `spark.*` keys among them are Spark's own. On Spark Connect this
+    is the client's session, which can read and write, but not host jobs.
 
     Example:
         >>> spark = spark_session()  # doctest: +SKIP

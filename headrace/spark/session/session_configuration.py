@@ -1,4 +1,4 @@
-"""Decides how a Spark session that Headrace creates is set up: master, slots, addresses, directories. Pure."""
+"""Plans a Spark session that Headrace creates: master, slots, addresses, directories. Pure."""
 
 import re
 import shlex
@@ -20,17 +20,17 @@ from headrace.spark.session.class_archive import java_options
 LOOPBACK: Final = "127.0.0.1"
 SPARK_HOME: Final = "SPARK_HOME"
 PYTHON_DAEMON: Final = "headrace.spark.python_daemon"
-"""The module from which Spark forks its Python workers, with what they need loaded."""
+"""Module from which Spark forks its Python workers, with the modules they need preloaded."""
 DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
-"""Java options about archives of classes: with one of them the user's own archive is used."""
+"""Java options about class archives: if the user sets one, the user's own archive is used."""
 
 
 @dataclass(frozen=True)
 class SessionPlan:
     """Plan of a session: Spark's configuration, and the environment variables to set before the JVM starts.
 
-    A SPARK_HOME in `environment` is to be made first, of links to the installed one. `has_page`: Spark's web page may
+    A SPARK_HOME in `environment` must be created first, of links to the installed one. `has_page`: Spark's web page may
     be started later.
     """
 
@@ -52,8 +52,8 @@ def plan_session(
 ) -> SessionPlan:
     """Return the plan of a new session.
 
-    `submitted` is what spark-submit has set already (empty for a plain program); it wins over our defaults, and
-    `spark.*` keys of `settings` win over both. `scratch` is a directory of this session alone. `archive` holds the
+    `submitted` are the settings of spark-submit (empty without it); they override Headrace's defaults, and
+    `spark.*` keys of `settings` override both. `scratch` is a directory of this session only. `archive` holds the
     classes of the driver's JVM.
     """
     given = {**submitted, **given_by_user(settings)}
@@ -69,7 +69,7 @@ def plan_session(
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         environment |= {"SPARK_LOCAL_IP": LOOPBACK}
     if kind.is_local and not submitted and _is_interpreter(python, given, environ):
-        # Elsewhere nobody knows whether the workers' interpreter finds the module before Spark has sent files to them.
+        # Elsewhere it is unknown whether the workers' interpreter finds the module before Spark has sent files to them.
         conf["spark.python.daemon.module"] = PYTHON_DAEMON
     has_page = not {PAGE_SWITCH, PAGE_FILTERS} & given.keys()
     conf |= given
@@ -106,9 +106,9 @@ class DriverAddresses:
 
 
 def driver_addresses(conf: Mapping[str, str], *, is_local: bool) -> DriverAddresses:
-    """Return the driver's address by Spark's running configuration: Headrace listens where Spark does.
+    """Return the driver's addresses from Spark's running configuration: Headrace listens where Spark does.
 
-    `is_local`: nobody is on another host, whatever the configuration says.
+    `is_local`: all processes are on this host, whatever the configuration says.
     """
     # Spark writes addresses of IPv6 in brackets.
     advertised = LOOPBACK if is_local else conf["spark.driver.host"].strip("[]")
@@ -126,10 +126,10 @@ def settings_in_pod(
     submitted: Mapping[str, str],
     addresses: DriverAddresses,
 ) -> Settings:
-    """Return the settings of a driver that spark-submit has made a pod of, with the names under which REST is reached.
+    """Return the settings of a driver in a pod made by spark-submit, with the names under which REST is reached.
 
-    Nobody knew them before. Clients get that under which executors reach the driver, unless they are to have another:
-    its address, or the name of its Service, which is its host in what was `submitted` and may be replaced in `conf`.
+    These names are unknown before. Clients get the name under which executors reach the driver, unless the user sets
+    another: its address, or the name of its Service, which is the host in `submitted` and may be replaced in `conf`.
     """
     is_open = not is_loopback(settings.get_option(REST_BIND_ADDRESS))
     if not is_open or conf.get("spark.kubernetes.submitInDriver") != "true":
@@ -151,7 +151,7 @@ def settings_in_pod(
 def _add_java_options(
     conf: dict[str, str], key: str, temporary_directory: str, log_configuration: Path | None
 ) -> None:
-    """Keep the JVM's temporary files where they end with the session, even if the JVM is killed."""
+    """Put the JVM's temporary files into a directory that ends with the session, even if the JVM is killed."""
     given = conf.get(key, "")
     options: list[str] = []
     if "java.io.tmpdir" not in given:

@@ -1,4 +1,4 @@
-"""Turns Spark's errors into the one line that a person needs, with the rest below it."""
+"""Turns Spark's errors into one line for users, with the details below it."""
 
 import errno
 import re
@@ -23,7 +23,7 @@ _LOST_TASK: Final = re.compile(
 )
 
 
-# The condition that Spark's worker raises, and what pickles of ours need.
+# The error that Spark's worker raises, and the packages that Headrace's pickles need.
 _VERSION_MISMATCH: Final = "PYTHON_VERSION_MISMATCH"
 _OWN_PACKAGES: Final = (
     "headrace", "pyspark", "py4j", "cloudpickle", "msgspec", "pyarrow", "uvloop", "numpy", "zlib_ng",
@@ -32,7 +32,10 @@ _NO_PACKAGE: Final = re.compile(rf"No module named '?(?P<package>{'|'.join(_OWN_
 LASTING_ERRNOS: Final = (
     errno.ENOENT, errno.ENOEXEC, errno.EACCES, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP,
 )  # fmt: skip
-"""With these no later start of a program succeeds; others, such as ENOMEM, pass: that host tries again."""
+"""Errors with which no later start of a program succeeds.
+
+Others, such as ENOMEM, pass, so that the host is tried again.
+"""
 _LASTING_ERRNO: Final = f"(?:{'|'.join(map(str, LASTING_ERRNOS))})"
 _NOT_RUN: Final = re.compile(
     rf'Cannot run program "[^"]*"[^:]*: (?:error={_LASTING_ERRNO}, |(?=Exec failed, error: {_LASTING_ERRNO} ))'
@@ -42,14 +45,14 @@ _NO_ENVIRONMENT: Final = "the Python environment of the job cannot be used"
 _ENVIRONMENT_NOT_MADE: Final = f"{_NO_ENVIRONMENT} for now"
 _END_OF_ERROR: Final = "\0"
 _TASK_HOST: Final = re.compile(r"\(TID \d+\) \((?P<host>\S+) executor")
-# What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
+# A TaskManager's errors about settings before it registers; later ones fail tasks, not the TaskManager.
 _OWN_SETTINGS: Final = re.compile(
     r"headrace\.[\w.]+\.(?:PortInUseError|ConfigurationError): (?P<cause>.*)"
 )
 
 
 def root_message(error: BaseException) -> str:
-    """Return the text of `error` with the cause in its first line; for an error of the JVM, Spark's message."""
+    """Return the text of `error` with the cause in its first line; for a JVM error, Spark's message."""
     if not isinstance(error, Py4JJavaError):
         return tidy(f"{type(error).__name__}: {error}")
     try:
@@ -69,9 +72,9 @@ def _is_wrapper(java_error: Any) -> bool:
 
 
 def tidy(text: str) -> str:
-    """Put the cause in front: a Python exception's last line, else Spark's message about the lost task.
+    """Return the text with the cause in front: a Python exception's last line, else Spark's own message.
 
-    Frames of the JVM are left out: they are Spark's own and always the same.
+    JVM frames are removed: they are Spark's own and always the same.
     """
     text = "\n".join(line for line in text.split("\n") if not _JVM_FRAME.match(line))
     exception_line = python_exception_line(text)
@@ -85,7 +88,7 @@ def tidy(text: str) -> str:
 
 
 def python_exception_line(text: str) -> str | None:
-    """Return the last line of the Python traceback in `text` (`ValueError: …`), or None where there is none."""
+    """Return the last line of the Python traceback in `text` (`ValueError: …`), or None if there is none."""
     start = text.find(_PYTHON_TRACEBACK)
     if start < 0:
         return None
@@ -98,7 +101,7 @@ def python_exception_line(text: str) -> str | None:
 
 
 def user_location_in(text: str) -> str:
-    """Return `file, line n` of the user's innermost frame in the Python traceback in `text`, empty without one."""
+    """Return `file, line n` of the user's innermost frame in the Python traceback in `text`; empty if there is none."""
     start = text.find(_PYTHON_TRACEBACK)
     found = ""
     for frame in _PYTHON_FRAME.finditer(text, max(0, start)):
@@ -108,7 +111,7 @@ def user_location_in(text: str) -> str:
 
 
 class UnusableWorkerError(HostError):
-    """Every TaskManager would end like this one: its Python is not the driver's, or lacks this package."""
+    """No TaskManager can start in Spark's Python workers: their Python is not the driver's, or lacks this package."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(
@@ -118,35 +121,35 @@ class UnusableWorkerError(HostError):
 
 
 class UnusableInterpreterError(HostError):
-    """TaskManagers of a job cannot run by the interpreter that it names."""
+    """TaskManagers of a job cannot run with the interpreter that the job names."""
 
     def __init__(self, interpreter: str, host: str, cause: str) -> None:
         place = f" on host {host}" if host else ""
         super().__init__(
-            f"TaskManagers of the job cannot run by its python.executable, '{interpreter}'{place}: {cause}; name an "
-            "interpreter that every host of the cluster has, of the driver's version of Python, with Headrace, PySpark "
-            "and PyArrow in the driver's versions"
+            f"TaskManagers of the job cannot run with its python.executable, '{interpreter}'{place}: {cause}; set an "
+            f"interpreter that every host of the cluster has, of the driver's version of Python, with Headrace, "
+            f"PySpark and PyArrow in the driver's versions"
         )
         self.interpreter, self.host = interpreter, host
 
 
 class UnusableEnvironmentError(HostError):
-    """TaskManagers of a job cannot run in the Python environment that it brings: every host would say the same."""
+    """TaskManagers of a job cannot run in the Python environment that it brings, on any host."""
 
     beginning: ClassVar[str] = _NO_ENVIRONMENT
 
     @classmethod
     def here(cls, cause: str) -> Self:
-        """Make the error of this host."""
+        """Return the error for this host."""
         return cls(f"{cls.beginning} on host {socket.gethostname()}: {cause}")
 
     def as_result(self) -> str:
-        """Return it as the result of a Spark task: one that raises is run again, and has another end."""
+        """Return the error as the result of a Spark task, as Spark would rerun a task that raises an error."""
         return f"{self}{_END_OF_ERROR}"
 
 
 class EnvironmentNotMadeError(UnusableEnvironmentError):
-    """A host could not make the Python environment of a job, which it, or another one, may be able to do later."""
+    """A host could not create a job's Python environment; it, or another host, may be able to do so later."""
 
     recoverable = True
     beginning = _ENVIRONMENT_NOT_MADE
@@ -159,14 +162,14 @@ def environment_error_in(result: bytes) -> str | None:
 
 
 class WorkerRefusedError(HostError):
-    """A TaskManager found a setting that it cannot start with, such as a port that is taken."""
+    """A TaskManager refused a setting at its start, such as a port that is in use."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(f"a TaskManager cannot start: {cause}")
 
 
 def unusable_worker(diagnostics: str) -> HostError | None:
-    """Return the error of a worker whose replacement would fail in the same way, or None for other ends."""
+    """Return the error for a worker whose replacement would fail in the same way, or None for another end."""
     first_line = diagnostics.split("\n", 1)[0]
     if _VERSION_MISMATCH in diagnostics:
         return UnusableWorkerError(_sentence_of(diagnostics, "Python in worker"))
@@ -179,7 +182,7 @@ def unusable_worker(diagnostics: str) -> HostError | None:
 
 
 def unusable_interpreter(diagnostics: str, interpreter: str) -> HostError | None:
-    """Return the error of a worker that a job's interpreter cannot run, or None for other ends."""
+    """Return the error for a worker that a job's interpreter cannot run, or None for another end."""
     first_line = diagnostics.split("\n", 1)[0]
     not_run = _NOT_RUN.search(diagnostics)
     missing = _NO_PACKAGE.search(diagnostics)
@@ -192,7 +195,7 @@ def unusable_interpreter(diagnostics: str, interpreter: str) -> HostError | None
     elif _VERSION_MISMATCH in diagnostics:
         cause = _sentence_of(diagnostics, "Python in worker")
     elif missing is not None:
-        cause = f"it has no package '{missing['package']}'"
+        cause = f"the interpreter has no package '{missing['package']}'"
     elif (refused := _OWN_SETTINGS.match(first_line)) is not None:
         return WorkerRefusedError(refused["cause"])
     else:

@@ -1,9 +1,9 @@
-"""Spark's web page, started when somebody first asks for it.
+"""Spark's web page, started when it is first requested.
 
-With `spark.ui.enabled` Spark starts a web server, and the classes of its pages, before the first job can run, although
-most sessions end without anybody having looked. What the pages show Spark collects with and without them: so the
-session starts without, and the page is made as SparkContext and SharedState would have made it, but for its listener:
-that is on loopback whatever the session's master, and behind a filter that lets in nobody without our key.
+With `spark.ui.enabled` Spark starts a web server, and loads the classes of its pages, before the first job can run,
+although most sessions end without anybody having looked. Spark collects the pages' data in either case: so the
+session starts without the page, and it is later made as SparkContext and SharedState would have made it, except for its
+listener: that is on loopback whatever the session's master, behind a filter that needs a key of Headrace.
 Source: Spark, core/src/main/scala/org/apache/spark/SparkContext.scala and ui/SparkUI.scala;
 sql/core/src/main/scala/org/apache/spark/sql/internal/SharedState.scala.
 """
@@ -22,7 +22,7 @@ from headrace.spark.session.session_configuration import LOOPBACK
 _PORT: Final = "spark.ui.port"
 _STREAMING_PAGE: Final = "spark.sql.streaming.ui.enabled"
 _THREAD_COUNT: Final = 200
-"""Most threads of the page's server, as Spark has it."""
+"""Maximum number of threads of the page's server, as in Spark."""
 
 
 class WebPageError(HostError):
@@ -32,7 +32,7 @@ class WebPageError(HostError):
 class WebPage:
     """The web page of a session, on loopback. Spark stops it together with the session.
 
-    `key`, in URL-safe base64, signs what its filter lets pass. No setting of the session has it.
+    `key`, in URL-safe base64, signs the requests that the filter accepts. It is in no setting of the session.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -43,9 +43,9 @@ class WebPage:
         self._failure: WebPageError | None = None
 
     def address(self) -> str:
-        """Return the page's address, as in http://127.0.0.1:4040, and start the page first.
+        """Start the page if necessary and return its address, such as http://127.0.0.1:4040.
 
-        Raises WebPageError: what could not start is not tried again.
+        Raises WebPageError if it cannot start; a failed start is not repeated.
         """
         with self._lock:
             if self._failure is not None:
@@ -87,7 +87,8 @@ def _started(spark: SparkSession, key: str) -> str:
     )
     if page.sslOptions().enabled():
         raise WebPageError(
-            "Spark's page speaks TLS, which is not passed on: set spark.ssl.ui.enabled to false, as it is on loopback"
+            "Spark's page uses TLS, which the dashboard cannot forward: set spark.ssl.ui.enabled to false, as the "
+            "page is on loopback"
         )
     # Spark's own `bind` would listen where SPARK_LOCAL_IP says, and everywhere without it.
     port = int(conf.get(_PORT, "0"))
@@ -115,7 +116,7 @@ def _started(spark: SparkSession, key: str) -> str:
 
 
 def _show_queries(spark: SparkSession, jvm: Any, context: Any, page: Any) -> None:
-    """Add the streaming queries of the session: those to come, and those that run with what they still know."""
+    """Add the tab of streaming queries: for later queries, and for running ones with the data that they still hold."""
     store = context.statusStore().store()
     listener = jvm.org.apache.spark.sql.streaming.ui.StreamingQueryStatusListener(
         context.conf(), store

@@ -1,7 +1,7 @@
 """The data source `headrace-state`: the tables of a checkpoint or savepoint as DataFrames.
 
-Spark finds it by itself in every session (`pyspark_headrace`). Its options are those of `HeadraceStateSource`. All of
-this runs in Python workers of Spark, and nothing of it needs a job.
+Spark finds the source by itself in every session (`pyspark_headrace`); `HeadraceStateSource` lists its options. All of
+this runs in Spark's Python workers, and needs no running job.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,25 +55,25 @@ _OPTIONS: Final = (
 _OF_FEEDS: Final = ("changeStartCheckpoint", "changeEndCheckpoint")
 _NOT_OF_FEEDS: Final = ("checkpoint", "keys", "keyGroups", "unpickle", "includeExpired")
 _LATEST_ATTEMPTS: Final = 3
-"""Tries to find the latest checkpoint, as it may be given up in this very moment."""
+"""Number of tries to find the latest checkpoint, as it may be subsumed meanwhile."""
 
 
 class HeadraceStateSource(datasource.DataSource):
-    """Reads one table of a snapshot, said in options.
+    """Reads the table of a snapshot that the options name.
 
-    `path`: of a snapshot, or of a job's checkpoints, and `checkpoint` (an id or `latest`) which of these. `table`:
+    `path`: a snapshot, or the checkpoints of a job; then `checkpoint` (an id or `latest`) chooses one. `table`:
     `keyed`, `timers`, `windows`, `operator_state`, `source_splits`, `items`, `operators`, `snapshot`, `watermarks` or
-    `pending_commits`. `operator` (uid, id or name) and `state`: where there are several. `keys` (a JSON list) and
-    `keyGroups` (like `3,7-9`): the only ones that are read. `keyFile`: the key of the metadata. `unpickle`: whether
-    values of no declared type are loaded and shown as Python prints them, which runs code of whoever wrote them.
+    `pending_commits`. `operator` (uid, id or name) and `state`: needed if there are several. `keys` (a JSON list) and
+    `keyGroups` (like `3,7-9`) limit the rows that are read. `keyFile`: the key of the metadata. `unpickle`: whether
+    values of undeclared types are loaded and shown as Python prints them, which runs code of whoever wrote them.
 
     `includeExpired`: whether rows past their time to live are shown too, with a column `expired`.
-    `readChangeFeed`: what became of a state between the checkpoints `changeStartCheckpoint` and `changeEndCheckpoint`
-    (`latest`), with a column `change_type`: `insert`, `update` or `delete`.
-    `leaseDuration`: for how long the snapshot is kept for a query that says nothing more, as `5 min`.
+    `readChangeFeed`: reads the changes of a state between the checkpoints `changeStartCheckpoint` and
+    `changeEndCheckpoint` (`latest`), with a column `change_type`: `insert`, `update` or `delete`.
+    `leaseDuration`: how long the snapshot is kept for a query that does not renew its lease, such as `5 min`.
 
-    Filters of Spark are not taken: PySpark 4.3 keeps the reader of one query for the next ones of the same DataFrame,
-    so that what a filter left out would be missing there.
+    Filters of Spark are not used: PySpark 4.3 reuses the reader of one query for later queries of the same DataFrame,
+    which would miss the rows that a filter left out.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -81,12 +81,12 @@ class HeadraceStateSource(datasource.DataSource):
         self._chosen = _chosen(options)
         self._settings = _settings(self._chosen)
         self._duration_ms = _lease_duration_ms(self._chosen)
-        # Here, once: what is the latest now may not be so any more when the rows are read.
+        # Resolved once, here: another checkpoint may be the latest when the rows are read.
         self._pinned = self._pinned_snapshots()
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """Folders of the snapshots that are read: of one, or of the two ends of a feed."""
+        """Return the folders of the snapshots that are read: one, or the two ends of a feed."""
         return tuple(uri for uri, _ in self._pinned)
 
     @classmethod
@@ -100,7 +100,10 @@ class HeadraceStateSource(datasource.DataSource):
         return HeadraceStateReader(self, schema)
 
     def open(self) -> OpenTable | ChangeFeed:
-        """Return the table, or its feed. StateProcessorError, MetadataError, SnapshotSubsumedError."""
+        """Return the table, or its change feed.
+
+        StateProcessorError, MetadataError or SnapshotSubsumedError if it cannot be read.
+        """
         with missing_explained(*self.uris):
             snapshots = [self._snapshot(uri) for uri in self.uris]
             if self._is_feed:
@@ -110,9 +113,9 @@ class HeadraceStateSource(datasource.DataSource):
             return self._query().open(snapshot)
 
     def renewed_leases(self) -> list[Lease]:
-        """Keep the snapshots for a query. SnapshotSubsumedError.
+        """Renew the leases that keep the snapshots for a query. SnapshotSubsumedError if one was deleted.
 
-        All queries of a DataFrame share its leases, and none of them knows when the last one is over.
+        All queries of a DataFrame share its leases, as no query knows when the last one is over.
         """
         return [lease.renewed() for _, lease in self._pinned if lease is not None]
 
@@ -185,7 +188,7 @@ class HeadraceStateReader(datasource.DataSourceReader):
         leases = self._source.renewed_leases()
         table = self._source.open()
         if isinstance(table, OpenTable) and all(one.chunk is None for one in table.parts):
-            # All that there is to read was read just now, and no other query of the DataFrame reads more.
+            # All rows were read just now, and no other query of the DataFrame reads more.
             for lease in leases:
                 lease.give_back()
             leases = []
@@ -194,9 +197,9 @@ class HeadraceStateReader(datasource.DataSourceReader):
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, PartOfTable):
-            return  # Spark makes one up where there is nothing to read
+            return  # Spark creates a partition even if there is nothing to read
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        # They may have ended while the task waited for its turn, or with an earlier run of this very query.
+        # The leases may have ended while the task waited, or with an earlier run of this query.
         leases = [one.renewed() for one in partition.leases]
         reader = PinnedReader(*self._source.uris)
         for batch in partition.table.read(partition.part, reader):
@@ -206,12 +209,12 @@ class HeadraceStateReader(datasource.DataSourceReader):
 
 
 def _chosen(options: Mapping[str, str]) -> dict[str, str]:
-    """Options under the names that they have here: Spark gives them in small letters."""
+    """Return options under their declared names, as Spark passes them in lower case."""
     names = {name.lower(): name for name in _OPTIONS}
     unknown = sorted(name for name in options if name.lower() not in names)
     if unknown:
         known = ", ".join(_OPTIONS)
-        raise StateProcessorError(f"{FORMAT} has no option '{unknown[0]}': there are {known}")
+        raise StateProcessorError(f"{FORMAT} has no option '{unknown[0]}': its options are {known}")
     chosen = {names[name.lower()]: value for name, value in options.items()}
     if "path" not in chosen:
         raise StateProcessorError(
@@ -226,7 +229,7 @@ def _is_on(chosen: Mapping[str, str], name: str) -> bool:
 
 
 def _check_feed(chosen: Mapping[str, str]) -> None:
-    """StateProcessorError where options of a feed and of a single snapshot are mixed."""
+    """Raise StateProcessorError if options of a feed and of a single snapshot are mixed."""
     is_feed = _is_on(chosen, "readChangeFeed")
     if is_feed and "changeStartCheckpoint" not in chosen:
         raise StateProcessorError("readChangeFeed needs the option 'changeStartCheckpoint'")
@@ -243,11 +246,16 @@ def _settings(chosen: Mapping[str, str]) -> Settings:
 
 
 def _lease_duration_ms(chosen: Mapping[str, str]) -> int:
-    """Return the value of `leaseDuration` in milliseconds; 0: no lease. ConfigurationError, StateProcessorError."""
+    """Return the value of `leaseDuration` in milliseconds; 0: no lease.
+
+    ConfigurationError, StateProcessorError if invalid.
+    """
     given = chosen.get("leaseDuration")
     if given is None:
         return LEASE_DURATION_MS
     duration_ms = int(parse_duration_ms("leaseDuration", given))
     if duration_ms < 0:
-        raise StateProcessorError(f"leaseDuration is '{given}': it is 0 for none, or some time")
+        raise StateProcessorError(
+            f"leaseDuration is '{given}': it must be 0 for no lease, or a duration"
+        )
     return duration_ms

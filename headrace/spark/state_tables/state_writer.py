@@ -1,8 +1,8 @@
-"""StateWriter: a new savepoint of a snapshot whose states are replaced by DataFrames.
+"""StateWriter: writes a copy of a snapshot, as a new savepoint, with states replaced by DataFrames.
 
-Spark brings the rows of each subtask together, and its tasks check and write them. What is wrong with a row comes back
-as a value, so that the error is ours and no worker's traceback. The driver reads and checks the open windows of which
-the edits changed anything, subtask by subtask; it alone publishes.
+Spark brings the rows of each subtask together, and its tasks check and write them. An invalid row comes back
+as a value, so that the error is Headrace's and not a worker's traceback. The driver reads and checks the open windows
+that the edits affect, subtask by subtask; only the driver publishes the savepoint.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ _RESULT: Final = pa.schema(
 
 
 class StateWriter:
-    """Edits happen in their order when `write` is called; the parent stays as it is.
+    """Writer of an edited savepoint; `write` applies the edits in order, and the parent snapshot stays unchanged.
 
     Example:
         StateWriter.from_(old).replace("counter", "count", corrected).remove_keys("counter", [7]).write(
@@ -68,7 +68,7 @@ class StateWriter:
         key_file: str | None = None,
         allow_pickles: bool = False,
     ) -> "StateWriter":
-        """Begin with a savepoint, a checkpoint, or a job's checkpoints. StateProcessorError, MetadataError.
+        """Return a writer for a savepoint, a checkpoint, or a job's checkpoints. StateProcessorError, MetadataError.
 
         `allow_pickles`: keys of undeclared types may be loaded, which runs code of whoever wrote the snapshot.
         """
@@ -81,7 +81,9 @@ class StateWriter:
     def replace(
         self, operator: str, state: str | None, df: DataFrame, table: str = "keyed"
     ) -> "StateWriter":
-        """Put the rows of `df` in the place of all rows of a state. Columns: as read; `key_group` may be left out.
+        """Replace all rows of a state with the rows of `df`.
+
+        Its columns are those of a read; `key_group` may be left out.
 
         Rows past their time to live are lost unless `df` was read with `includeExpired`.
         """
@@ -92,17 +94,17 @@ class StateWriter:
     def remove(
         self, operator: str, state: str | None = None, table: str | None = None
     ) -> "StateWriter":
-        """Leave a state of an operator away; without a name all its keyed state and timers."""
+        """Remove a state of an operator; without a state's name, all its keyed state and timers."""
         self._editor.remove(operator, state, None if table is None else _editable(table))
         return self
 
     def remove_keys(self, operator: str, keys: Sequence[Any]) -> "StateWriter":
-        """Delete everything that an operator keeps for some keys: state, open windows and timers."""
+        """Remove everything that an operator keeps for some keys: state, open windows and timers."""
         self._editor.remove_keys(operator, keys)
         return self
 
     def rename(self, operator: str, state: str, new_name: str) -> "StateWriter":
-        """Give a keyed state another name."""
+        """Rename a keyed state."""
         self._editor.rename(operator, state, new_name)
         return self
 
@@ -112,16 +114,16 @@ class StateWriter:
         return self
 
     def with_max_parallelism(self, operator: str, max_parallelism: int) -> "StateWriter":
-        """Put an operator's keyed state in that many key groups: the driver reads it, state by state."""
+        """Change the number of key groups of an operator's keyed state, which the driver reads state by state."""
         self._editor.with_max_parallelism(operator, max_parallelism)
         return self
 
     def derive_window_timers(
         self, operator: str, *, allowed_lateness_ms: int = 0, is_by_clock: bool = False
     ) -> "StateWriter":
-        """Give each open time window that has no timer at its end, or later, those that a job sets for it.
+        """Add the timers that a job sets for open time windows to windows without a timer at their end or later.
 
-        `allowed_lateness_ms`: of the operator. `is_by_clock`: its windows are of processing time. The driver does it.
+        `allowed_lateness_ms`: the operator's. `is_by_clock`: its windows are of processing time. Runs in the driver.
         """
         self._editor.derive_window_timers(
             operator, allowed_lateness_ms=allowed_lateness_ms, is_by_clock=is_by_clock
@@ -129,9 +131,9 @@ class StateWriter:
         return self
 
     def write(self, path: str, *, reason: str, author: str = "") -> str:
-        """Write the new savepoint to a folder that has nothing in it yet; return its URI.
+        """Write the new savepoint to an empty folder; return its URI.
 
-        StateProcessorError: an edit is refused, and nothing is left. CheckpointStorageError.
+        StateProcessorError if an edit is refused; then nothing is left. CheckpointStorageError if writing fails.
         """
         return self._editor.write(path, reason=reason, author=author).uri
 
@@ -144,7 +146,7 @@ def _editable(name: str) -> StateTable:
 
 
 def rows_of_dataframe(df: DataFrame, settings: Settings) -> RowsSource:
-    """Return a source of rows that Spark's tasks check and write."""
+    """Return a source of rows of a DataFrame, which Spark's tasks check and write."""
 
     def write(target: EditTarget, context: EditContext) -> WrittenRows:
         state = target.state
@@ -171,7 +173,10 @@ def _ddl(df: DataFrame) -> str:
 
 
 class _WithOwners:
-    """Says of each row which subtask of the parent owns its key; rows without a key go to the first, which refuses."""
+    """Adds to each row the parent's subtask that owns its key.
+
+    Rows without a key go to the first, which refuses them.
+    """
 
     def __init__(self, target: EditTarget) -> None:
         self._target = target
@@ -183,7 +188,7 @@ class _WithOwners:
 
 
 class _WriteRows:
-    """Checks and writes the rows of one subtask of the parent; one row comes of it."""
+    """Checks and writes the rows of one subtask of the parent; returns one row."""
 
     def __init__(self, target: EditTarget, folder: str, settings: Settings) -> None:
         self._target = target

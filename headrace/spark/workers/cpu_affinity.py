@@ -1,8 +1,8 @@
 """CpuAffinity: gives each TaskManager of a host processor cores of its own.
 
-Two TaskManagers that exchange batches wake each other with every batch, and Linux moves a process that is woken over a
-socket to the core of the waker, which it expects to fall asleep: both then take turns on one core while others idle.
-So each takes the first place that is free on its host, and runs only on the cores of that place. A place is held by an
+Two TaskManagers that exchange batches wake each other with every batch, and Linux moves a process woken over a
+socket to the core of the waker, which it expects to sleep soon: both then share one core while others idle.
+So each takes the first free place on its host, and runs only on the cores of that place. A place is held by an
 abstract socket, which ends with its process and leaves no file.
 """
 
@@ -22,46 +22,46 @@ _LOG = logging.getLogger(__name__)
 
 KEEP_TO_CORES: Final = ConfigOption(
     "headrace.taskmanager.keep-to-cores", bool, True,
-    "Each TaskManager process keeps to processor cores of its own (Linux), so that two that exchange batches do not "
-    "share one while others idle: one core, or two where there are at least four, or as many as it has slots, or "
-    "as `taskmanager.cpu.cores` says.",
+    "Whether each TaskManager process runs only on processor cores of its own (Linux), so that two that exchange "
+    "batches do not share one while others idle: one core, or two if there are at least four, or as many as it has "
+    "slots, or as set by `taskmanager.cpu.cores`.",
 )  # fmt: skip
 _SMALL_HOST_CORES: Final = 4
-"""With fewer there is one core for each TaskManager, else two: besides its task it has a network thread."""
+"""Number of cores from which each TaskManager gets two, for its task and its network thread; with fewer it gets one."""
 _TAKERS_PER_CORE_MAX: Final = 16
-"""After so many tries a process does without a place."""
+"""Number of attempts per core after which a process runs without a place."""
 
 
 @dataclass(frozen=True)
 class CpuAffinity:
-    """The cores of one place, held as long as `holder` is open."""
+    """Cores of one place, reserved while `holder` is open."""
 
     cores: tuple[int, ...]
     holder: socket.socket
 
     def release(self) -> None:
-        """Let another process take the place; this one stays on its cores."""
+        """Release the place for another process; this one stays on its cores."""
         self.holder.close()
 
 
 def cores_of_place(place_index: int, cores: Sequence[int], width: int) -> tuple[int, ...]:
-    """Return the cores of one place of those `cores`, `width` each; after the last place comes the first again."""
+    """Return the cores of one place, `width` of `cores` each; indexes beyond the last place wrap around."""
     place_count = max(1, len(cores) // width)
     first = place_index % place_count * width
     return tuple(cores[first : first + width])
 
 
 def width_of_places(core_count: int, settings: Settings) -> int:
-    """Return how many of `core_count` cores a TaskManager uses."""
+    """Return the number of cores, out of `core_count`, that a TaskManager uses."""
     usual = 1 if core_count < _SMALL_HOST_CORES else 2
     slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
     return max(usual, slots, math.ceil(settings.get_option(CPU_CORES)))
 
 
 def take_place(settings: Settings) -> CpuAffinity | None:
-    """Take a place for this process, on its main thread, before it starts others.
+    """Take a place for this process, on its main thread, before it starts other threads.
 
-    None where it is switched off, where the system knows no such thing, or where there is nothing to choose from.
+    None if it is switched off or not supported by the system, or if there is only one place.
     """
     if not settings.get_option(KEEP_TO_CORES) or sys.platform != "linux":
         return None
@@ -74,7 +74,7 @@ def take_place(settings: Settings) -> CpuAffinity | None:
         if holder is not None:
             place = CpuAffinity(cores_of_place(place_index, cores, width), holder)
             os.sched_setaffinity(0, place.cores)
-            _LOG.debug("keeping to processor cores %s", place.cores)
+            _LOG.debug("running only on processor cores %s", place.cores)
             return place
     return None
 

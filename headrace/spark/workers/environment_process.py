@@ -1,4 +1,4 @@
-"""The process of a TaskManager that runs in the Python environment of its job; a worker of Spark's waits for its end.
+"""The process of a TaskManager in its job's Python environment; a Spark worker started it and waits for its end.
 
 python -m headrace.spark.workers.environment_process <process id of the worker> <descriptor for the answer>
 """
@@ -15,16 +15,16 @@ from headrace.spark.workers.worker_process import die_with_parent, end_process
 
 
 def main(worker_pid: int, descriptor: int) -> None:
-    """Read what to be from standard input, run the TaskManager, and answer with the reason of its end."""
-    # Processes that functions start have nothing to answer.
+    """Read the worker's description from standard input, run the TaskManager, and answer with the reason of its end."""
+    # Processes that functions start must not inherit the descriptor.
     os.set_inheritable(descriptor, False)
     spec = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=WorkerSpec)
     if not die_with_parent(worker_pid):
-        end_process("the worker that began it is gone")
+        end_process("the worker that started this process is gone")
     os.write(descriptor, READY.encode())
     os.write(descriptor, host_task_manager(spec, spec.configuration, worker_pid).encode())
     logging.shutdown()
-    # As Spark's daemon ends its workers: no thread of a function holds it up.
+    # End as Spark's daemon ends its workers, so that no thread of a function delays it.
     os._exit(0)
 
 

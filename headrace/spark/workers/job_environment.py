@@ -1,7 +1,8 @@
 """JobEnvironment: the Python environment that a job brings, in which its TaskManagers run.
 
-Spark starts a Python worker before anything of a job is on its host. So that worker brings the files there, and makes
-of them an interpreter, once per host. The TaskManager is a child process that runs by it; the worker waits for its end.
+Spark starts a Python worker before any file of a job is on its host. So that worker fetches the files, and builds
+an interpreter from them, once per host. The TaskManager is a child process with this interpreter; the worker waits for
+it.
 """
 
 import asyncio
@@ -48,18 +49,18 @@ from headrace.spark.workers.worker_process import PASSED_ON
 
 _PROGRAM: Final = "headrace.spark.workers.environment_process"
 READY: Final = "ready\n"
-"""What the program says before it becomes a TaskManager."""
+"""Message that the program sends before it becomes a TaskManager."""
 _ANSWER_BYTES_MAX: Final = 1 << 16
 _KEPT_MS: Final = 600_000
-"""Longest time after a crash in which the next TaskManager on the host still finds the environment."""
+"""Maximum time after a crash for which the environment is kept for the next TaskManager on the host."""
 
 
 @dataclass(frozen=True)
 class JobEnvironment:
-    """Python environment of one job, as a host makes it.
+    """Python environment of one job, which is built on each host.
 
     `archived`: path of its interpreter in an archive of the job, or empty. `executable`: interpreter of the worker that
-    makes it, where it is another one than that of the cluster.
+    builds it, if it differs from the cluster's.
     """
 
     job_id: JobId
@@ -70,7 +71,10 @@ class JobEnvironment:
 
     @classmethod
     def of(cls, graph: JobGraph) -> "JobEnvironment":
-        """Return that of a job that brings one; its settings may be secret, but for those that are needed."""
+        """Return the environment of a job that brings one, else None.
+
+        Only the settings it needs are kept, as others may be secret.
+        """
         settings = Settings(graph.settings)
         archived = archive_interpreter(settings)
         archive = archived.partition("/")[0]
@@ -100,11 +104,13 @@ def made_environment(
     blob_server_address: str,
     note: Callable[[str], None],
 ) -> Generator[Path]:
-    """Have an environment on this host, and yield its interpreter. `note` is told of each file. Blocking.
+    """Build the environment on this host, and yield its interpreter.
+
+    `note` is called with a line for each file. Blocking.
 
     It is deleted when no process uses it any more; after a crash, some minutes later at the earliest.
 
-    UnusableEnvironmentError; EnvironmentNotMadeError where it may be made later, or by another host.
+    UnusableEnvironmentError if it cannot work; EnvironmentNotMadeError if it may be built later, or on another host.
     """
     settings = Settings({**configuration.settings, **environment.settings})
     making_s = settings.duration_ms(INSTALL_TIMEOUT) / 1000
@@ -138,16 +144,16 @@ def made_environment(
 
 
 def _unusable(error: HeadraceError | OSError) -> UnusableEnvironmentError:
-    """Tell what is wrong with the job from what ails a host: its disk, or the way to a registry or to the driver."""
+    """Return the error of the job if it is at fault, else that of the host: its disk, or its connections."""
     if isinstance(error, HeadraceError) and not error.recoverable:
         return UnusableEnvironmentError.here(str(error))
     return EnvironmentNotMadeError.here(str(error))
 
 
 def run_program(interpreter: Path, content: bytes) -> str:
-    """Run a TaskManager by the interpreter until it ends; return the reason. Main thread of a worker.
+    """Run a TaskManager with the interpreter until it ends; return the reason. Main thread of a worker.
 
-    UnusableEnvironmentError where it cannot begin, RuntimeError where it crashes.
+    UnusableEnvironmentError if it cannot start, RuntimeError if it crashes.
     """
     environ = _environ(interpreter)
     reader, writer = os.pipe()
@@ -183,9 +189,9 @@ def run_program(interpreter: Path, content: bytes) -> str:
 
 
 def _environ(interpreter: Path) -> dict[str, str]:
-    """Return the environment variables of the process: packages and programs of the job come before all others.
+    """Return the environment variables of the process: packages and programs of the job precede all others.
 
-    Files that Spark has put onto the path of this process come with it.
+    Files that Spark has put onto this process's path are included.
     """
     shipped = SparkFiles.getRootDirectory()
     places = [str(one) for one in interpreter.parent.parent.glob("lib/python*/site-packages")]
@@ -196,7 +202,7 @@ def _environ(interpreter: Path) -> dict[str, str]:
 
 
 def _import_failure(interpreter: Path, environ: Mapping[str, str]) -> str:
-    """Return the error with which an interpreter fails to import the program, or nothing."""
+    """Return the error with which an interpreter fails to import the program, or an empty text."""
     done = subprocess.run(
         [str(interpreter), "-c", f"import {_PROGRAM}"],
         stdin=subprocess.DEVNULL,

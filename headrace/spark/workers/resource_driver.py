@@ -1,4 +1,4 @@
-"""SparkResourceDriver: TaskManagers as single-task Spark jobs, requested, released and lost one at a time.
+"""SparkResourceDriver: runs each TaskManager as a Spark job with a single task.
 
 One thread owns the lifecycles and talks to the JVM; the ResourceManager's requests reach it through a queue, so its
 main thread never waits for Spark. Source: Flink ResourceManagerDriver; runtime on Spark: docs/architecture.
@@ -40,16 +40,16 @@ from headrace.spark.workers.worker_lifecycle import (
 _LOG: Final = logging.getLogger(__name__)
 
 POLL_INTERVAL_S: Final = 0.1
-"""Interval at which ended jobs are looked for: the longest time for which a loss that Spark sees stays unnoticed."""
+"""Interval at which ended jobs are looked for: the maximum delay until a loss that Spark reports is noticed."""
 
 EXECUTORS_INTERVAL_MS: Final = 500.0
-"""Interval at which Spark is asked whether the executors of workers stay, where it says so before they end."""
+"""Interval at which Spark is asked whether the executors of workers stay, if Spark announces their ends."""
 
 LOST_EXECUTORS_INTERVAL_MS: Final = 2_000.0
-"""The same where it does not: whoever uses a worker notices its end, and only its job has to be cancelled."""
+"""Interval of the same check if Spark does not announce ends: users of a worker notice its end themselves."""
 
 KEPT_FREE_COUNT: Final = 1
-"""Slots that TaskManagers never take, however many there are: Spark's own jobs would wait for ever."""
+"""Slots that TaskManagers never take, so that Spark's own jobs can run."""
 
 _CLOSE_TIMEOUT_S: Final = 30.0
 
@@ -66,7 +66,7 @@ class _Close:
 
 
 class SparkResourceDriver:
-    """The ResourceManager's hand in Spark."""
+    """The ResourceManager's driver for Spark: starts and ends workers."""
 
     def __init__(self, jobs: WorkerJobs, clock: Clock, *, stop_grace_ms: float) -> None:
         self._jobs = jobs
@@ -74,7 +74,7 @@ class SparkResourceDriver:
         self._lifecycles = WorkerLifecycles(stop_grace_ms)
         self._queue: queue.SimpleQueue[WorkerEvent | _Close] = queue.SimpleQueue()
         self._running: dict[ResourceId, WorkerJob] = {}
-        # Those of workers whose interpreter is not the application's.
+        # Environments of workers whose interpreter is not the application's.
         self._interpreters: dict[ResourceId, str] = {}
         self._listener: WorkerListener | None = None
         self._is_closing = False
@@ -87,7 +87,7 @@ class SparkResourceDriver:
 
     @property
     def max_worker_count(self) -> int | None:
-        """Slots of the application less the spare one, or None where executors come on demand."""
+        """Return the application's slots less the spare one, or None if executors start on demand."""
         return None if self._slot_count is None else max(0, self._slot_count - KEPT_FREE_COUNT)
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
@@ -99,54 +99,55 @@ class SparkResourceDriver:
         if wanted:
             named = " and ".join(f"{amount} {name}" for name, amount in wanted)
             return (
-                f"they take {named}, which Spark's executors do not have free, and may never have; the job goes on as "
-                "soon as they do: give the application more executors with them, end other jobs, or lower the "
-                "parallelism"
+                f"the workers need {named}, which Spark's executors do not have free, and may never have; the job "
+                f"continues as soon as they do: give the application more executors with them, end other jobs, or "
+                f"lower the parallelism"
             )
         if slot_count is None:
             return (
-                "Spark has not given this application an executor for them yet; the job goes on as soon as it has: "
-                "has the cluster free cores and memory?"
+                "Spark has not given this application an executor for the workers yet; the job continues as soon as "
+                "it does: check that the cluster has free cores and memory"
             )
         if not slot_count:
             return (
-                "Spark has no executor for this application; the job goes on as soon as it has one: are the cluster's "
-                "workers up, and have they free cores and memory?"
+                "Spark has no executor for this application; the job continues as soon as it has one: check that "
+                "the cluster's workers are up, and have free cores and memory"
             )
         return (
             f"Spark's executors have {slot_count} slot(s), of which {KEPT_FREE_COUNT} is kept free for Spark's own "
-            "jobs; the job goes on as soon as there are more: give the application more executors or cores, end other "
+            "jobs; the job continues as soon as there are more: give the application more executors or cores, end "
+            "other "
             "jobs, or lower the parallelism"
         )
 
     @property
     def failure(self) -> BaseException | None:
-        """Return the error that ended the thread that talks to Spark before it was closed: no worker comes any more."""
+        """Return the error that ended the thread for Spark before it was closed; then no worker starts any more."""
         return self._failure
 
     def check(self) -> None:
-        """Raise SparkHostLostError where no worker could be started. Before `initialize`, by one thread; may block."""
+        """Raise SparkHostLostError if no worker could be started. Call it before `initialize`; may block."""
         try:
             self._slot_count = self._jobs.slot_count()
         except JvmGoneError as error:
             raise SparkHostLostError(
-                f"{error}, while this driver waited to lead; a supervisor starts such a driver again"
+                f"{error}, while this driver waited to lead; start it again (a supervisor does)"
             ) from error
 
     def initialize(self, listener: WorkerListener) -> None:
-        """Start the thread that talks to Spark."""
+        """Start the thread that calls Spark."""
         assert self._listener is None, "initialized twice"
         self._listener = listener
         start_thread("headrace-spark-workers", self._run)
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
-        """Ask for a worker; returns at once."""
+        """Request a worker; returns at once."""
         if profile.external_resources:
             self._waiting[worker_id] = profile
         self._queue.put(WorkerRequested(worker_id, profile))
 
     def release_worker(self, worker_id: ResourceId) -> None:
-        """Give a worker up; returns at once."""
+        """Release a worker; returns at once."""
         self._queue.put(ReleaseRequested(worker_id))
 
     async def close(self) -> None:
@@ -168,7 +169,7 @@ class SparkResourceDriver:
         except JvmGoneError as error:
             self._host_failed(SparkHostLostError(str(error)))
         except Exception as error:
-            _LOG.exception("the thread that talks to Spark has failed")
+            _LOG.exception("the thread that calls Spark has failed")
             self._host_failed(error)
         finally:
             self._ended.set()
@@ -216,20 +217,20 @@ class SparkResourceDriver:
         for executor_id, state in states.items():
             for worker_id in workers[executor_id]:
                 if state is ExecutorState.DECOMMISSIONED:
-                    cause = f"Spark takes its executor {executor_id} away"
+                    cause = f"Spark is removing its executor {executor_id}"
                     self._handle(ExecutorDecommissioned(worker_id, cause))
                 elif state is ExecutorState.LOST:
                     self._handle(ExecutorLost(worker_id, f"Spark lost its executor {executor_id}"))
 
     def _ended_with(self, worker_id: ResourceId, error: str | None) -> None:
         interpreter = self._interpreters.pop(worker_id, "")
-        # One that is given up, its job's or for lack of an executor, says nothing of the next.
+        # A worker that was given up, with its job or for lack of an executor, does not predict the next one's end.
         if error is not None and not self._lifecycles.is_given_up(worker_id):
             failure = (
                 unusable_interpreter(error, interpreter) if interpreter else unusable_worker(error)
             )
             if failure is not None:
-                # Trying again would only make the user wait for the same answer.
+                # A retry would only make the user wait for the same error.
                 self._report().interpreter_failed(
                     interpreter, str(failure), recoverable=failure.recoverable
                 )

@@ -1,6 +1,6 @@
-"""The body of a TaskManager's Spark task: a TaskExecutor on the main thread, and watches that end the process.
+"""The body of a TaskManager's Spark task: runs a TaskExecutor on the main thread, with watches that end the process.
 
-The forked process is Spark's; SIGHUP keeps its default action, because that is how Spark ends its workers when an
+The forked process is Spark's; SIGHUP keeps its default action, because Spark ends its workers with it when an
 executor goes. The task returns normally after a graceful stop; Spark then throws the process away, because its
 input was not read.
 """
@@ -63,11 +63,11 @@ class WorkerSpec:
     """Contents of the closure that starts a worker.
 
     `configuration` lacks values that only the worker knows (addresses and directories) and values that no closure may
-    hold (secret, key and settings). An empty `bind_host` stands for the address under which others reach this host.
+    contain (secret, key and settings). An empty `bind_host` means the address under which others reach this host.
     Lines of standard output go to `output_pipe` if it is not empty, else to the endpoint at `output_address`. Log files
-    are written to the folder `log_folder`, or, where it is empty, to the scratch directory of the process.
-    `log_levels` are those that the program gave to loggers of its own, by name; the root logger's name is empty.
-    Files of a job's environment are at `blob_server_address`; `notes`: what was done for it before there was a log.
+    are written to the folder `log_folder`, or, if it is empty, to the scratch directory of the process.
+    `log_levels` are those that the program gave to its own loggers, by name; the root logger's name is empty.
+    Files of a job's environment are at `blob_server_address`; `notes`: log lines from before there was a log.
     """
 
     configuration: TaskManagerConfiguration
@@ -83,7 +83,7 @@ class WorkerSpec:
 
 @dataclass
 class _ProcessUse:
-    """A process hosts one TaskManager in its life: threads and modules of another one would be in the way."""
+    """Ensures that a process hosts one TaskManager in its life, as threads and modules of another would interfere."""
 
     is_used: bool = field(default=False)
 
@@ -94,23 +94,23 @@ _process: _ProcessUse = _ProcessUse()
 def run_worker(
     spec: WorkerSpec, environment: JobEnvironment | None, rows: Iterable[int]
 ) -> Iterator[str]:
-    """Run a TaskManager until it is stopped; the one result is the reason of its end. `rows` is left unread.
+    """Run a TaskManager until it is stopped; the one result row is the reason of its end. `rows` is left unread.
 
-    It runs in the Python environment of its job, if that has one. Where it cannot, the result says why.
+    It runs in the Python environment of its job, if the job brings one; if it cannot, the result says why.
     """
     parent_pid = os.getppid()
     descriptors = connected_stream_descriptors()
     task_context = TaskContext.get()
     if task_context is not None and task_context.attemptNumber() > 0:
-        # What to restart is the ResourceManager's to decide; it asks for a new worker with a new id.
+        # The ResourceManager decides about restarts; it requests a new worker with a new id.
         return iter(["rerun refused"])
     if _process.is_used:
         raise RuntimeError("this Python process has hosted a TaskManager before")
     _process.is_used = True
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not (die_with_parent(parent_pid) and is_spark_process(parent_pid) and descriptors):
-        # Nobody is there to return to, or to be killed by.
-        end_process("its Spark executor was gone before it began")
+        # The parent that would receive the result, or end this process, is gone.
+        end_process("its Spark executor was gone before the worker started")
     configuration = replace(
         _with_secrets(spec.configuration), external_resources=external_resources(task_context)
     )
@@ -139,7 +139,7 @@ def host_task_manager(
     """Run a TaskManager in this process, the child of `parent_pid`, until it is stopped; return the reason."""
     share_interpreter()
     settle_interpreter()
-    # Before any thread is started: those have the cores of the one that starts them.
+    # Before any thread is started, as threads inherit the cores of the thread that starts them.
     settings = Settings(configuration.settings)
     # Imported late: the driver only names this function, and needs no data plane.
     from headrace.cluster.task_executor.task_manager_runner import fork_lock_watcher
@@ -171,7 +171,7 @@ def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfigu
 def _standard_output(
     spec: WorkerSpec, log: ProcessLog
 ) -> Generator[PrintedOutput | None, None, None]:
-    """Lead printed lines to the driver and to `log`; yield what the TaskManager must send from, or None."""
+    """Redirect printed lines to the driver and to `log`; yield the lines that the TaskManager must send, or None."""
     with copied_standard_error(log.write_printed):
         if spec.output_address and not spec.output_pipe:
             with collected_output(spec.output_address, log.write_printed) as output:
@@ -185,7 +185,7 @@ def _standard_output(
 def _process_log(
     spec: WorkerSpec, configuration: TaskManagerConfiguration, scratch: Path
 ) -> Generator[ProcessLog, None, None]:
-    """Open this TaskManager's log files where it was told to; in its scratch directory if that cannot be."""
+    """Open this TaskManager's log files in the configured folder; in its scratch directory if that fails."""
     trouble: OSError | None = None
     folder = private_folder(scratch / "logs")
     if spec.log_folder:
@@ -198,7 +198,9 @@ def _process_log(
     try:
         with own_streams(spec.log_level, spec.log_levels, log):
             if trouble is not None:
-                _LOG.warning("log files go to %s, and are deleted with it: %s", folder, trouble)
+                _LOG.warning(
+                    "log files are written to %s, and are deleted with it: %s", folder, trouble
+                )
             yield log
     finally:
         log.close()
@@ -227,7 +229,7 @@ def _host_task_manager(
         for note in spec.notes:
             _LOG.info("%s", note)
         should_stop = EndRequest()
-        # Sent to every process of a machine that ends: whoever works with this one is told before it is gone.
+        # Sent to every process of a machine that shuts down: peers are notified before this process is gone.
         handler = on_termination(should_stop.decommission)
         signal.signal(signal.SIGTERM, handler)
         signal.signal(PASSED_ON, handler)

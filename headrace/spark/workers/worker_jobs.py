@@ -1,4 +1,4 @@
-"""One single-task Spark job per TaskManager: submitted, watched and cancelled one at a time.
+"""Submits, watches and cancels the Spark jobs of TaskManagers; each job has a single task.
 
 Everything here may block for milliseconds (it talks to the JVM) and is called from one thread only, because job group
 and tags belong to the thread that submits.
@@ -35,7 +35,7 @@ from headrace.spark.workers.worker_sizes import WorkerSizes
 
 _LOG: Final = logging.getLogger(__name__)
 WorkerBody = Callable[[Iterable[int]], Iterable[str]]
-"""Body of the task: takes the (undrained) input of its partition, returns the job's result."""
+"""Body of the task: takes the unread input of its partition, returns the job's result."""
 
 WORKER_TAG: Final = "headrace-taskmanager"
 """Tag of every job that hosts a TaskManager."""
@@ -47,7 +47,7 @@ _JAVA_RDD: Final = "_jrdd"
 
 
 class ExecutorState(enum.Enum):
-    """States of an executor as Spark's scheduler knows it. One that is decommissioned gets no task, and ends."""
+    """States of an executor in Spark's scheduler. A decommissioned executor gets no task, and ends."""
 
     ALIVE = "ALIVE"
     DECOMMISSIONED = "DECOMMISSIONED"
@@ -55,11 +55,11 @@ class ExecutorState(enum.Enum):
 
 
 class WorkerJob(Protocol):
-    """A job that was submitted."""
+    """A Spark job that was submitted."""
 
     @property
     def ids(self) -> frozenset[int]:
-        """Return Spark's numbers of it; none where they are not known."""
+        """Return Spark's ids of the job; empty if they are unknown."""
         ...
 
     def is_active(self) -> bool:
@@ -67,31 +67,31 @@ class WorkerJob(Protocol):
         ...
 
     def executor_id(self) -> str | None:
-        """Return the executor on which its task was started first, or None where that is not known."""
+        """Return the executor on which its task was started first, or None if it is unknown."""
         ...
 
     def is_done(self) -> bool:
-        """Return whether it returned, raised or was cancelled."""
+        """Return whether the job returned, raised an error or was cancelled."""
         ...
 
     def error(self) -> str | None:
-        """Return the error that ended the job, or None if it returned without one; only once it is done."""
+        """Return the error that ended the job, or None if it returned normally; only after its end."""
         ...
 
 
 class WorkerJobs(Protocol):
-    """Starts and cancels jobs of workers for the resource driver; raises `jvm.JvmGoneError` once the host is gone."""
+    """Starts and cancels jobs of workers for the resource driver; raises `jvm.JvmGoneError` if the host is gone."""
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
         """Start the worker's job; any other exception means that it could not be started."""
         ...
 
     def cancel(self, worker_id: ResourceId) -> None:
-        """Cancel the worker's job group; no effect where it has ended."""
+        """Cancel the worker's job group; no effect if it has ended."""
         ...
 
     def ended(self, jobs: Mapping[ResourceId, WorkerJob]) -> list[ResourceId]:
-        """Return those workers among `jobs` whose job is done."""
+        """Return the workers in `jobs` whose job has ended."""
         ...
 
     def slot_count(self) -> int | None:
@@ -100,25 +100,25 @@ class WorkerJobs(Protocol):
 
     @property
     def announces_ends(self) -> bool:
-        """Return whether Spark may say of an executor that it is going to end; else it only loses some."""
+        """Return whether Spark announces the end of an executor; else executors are only reported as lost."""
         ...
 
     def executor_states(self, executor_ids: Iterable[str]) -> dict[str, ExecutorState]:
-        """Return what Spark says of executors that have run workers."""
+        """Return the states of executors that have run workers."""
         ...
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        """Say why there can be no worker of a size, as ResourceManagerDriver does. From any thread, without waiting."""
+        """Return why no worker can have this size, as ResourceManagerDriver does. Any thread, without waiting."""
         ...
 
 
 class SparkWorkerJobs:
-    """Jobs of a real SparkContext. `body_of` makes the task's function for a worker, in the environment of its job.
+    """Jobs of a real SparkContext. `body_of` returns the task's function for a worker, in the environment of its job.
 
-    `counted` is the profile of workers of the usual size: room is counted in tasks of it. `sizes`: which others there
-    can be; where the host does not honour profiles, every worker takes one of its slots. `secrets` are handed to each
-    of them. `description_of` a worker is what Spark's web page, status API and event log say of its job.
-    `environments`: those that jobs bring, by the names under which profiles have them; others may come to it.
+    `counted` is the profile of workers of the usual size: free slots are counted in tasks of this profile. `sizes`: the
+    other possible sizes; if the host does not support profiles, every worker takes one slot. `secrets` are handed to
+    each worker. `description_of` returns a worker's description on Spark's web page, in its status API and its event
+    log. `environments`: those that jobs bring, by the names in profiles; entries may be added later.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class SparkWorkerJobs:
         self._announces_ends: bool = str(decommissions).lower() == "true"
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
-        """Start the worker's job. HostError where the job that brings its environment has ended."""
+        """Start the worker's job. HostError if the job that brings its environment has ended."""
         interpreter, profile = profile.python_executable, profile.with_interpreter("")
         is_brought = interpreter.startswith(JOB_ENVIRONMENT)
         environment = self._environments.get(interpreter)
@@ -166,7 +166,7 @@ class SparkWorkerJobs:
             own = {**secrets.settings, **self._sizes.settings_of(profile)}
             secrets = replace(secrets, settings=own)
         if interpreter:
-            # One slot, as the ResourceManager asks for one such worker for each.
+            # One slot, as the ResourceManager requests one such worker per slot.
             own = {OWN_INTERPRETER.key: interpreter, NUMBER_OF_TASK_SLOTS.key: "1"}
             secrets = replace(secrets, settings={**secrets.settings, **own})
         with jvm_calls(), handed_to_tasks(self._context, secrets):
@@ -189,10 +189,10 @@ class SparkWorkerJobs:
             self._context.cancelJobGroup(job_group(worker_id))
 
     def ended(self, jobs: Mapping[ResourceId, WorkerJob]) -> list[ResourceId]:
-        """Return those workers among `jobs` whose job is done.
+        """Return the workers in `jobs` whose job has ended.
 
-        Ten times a second: Spark is asked once for all jobs that it knows to run, and then about the others alone. It
-        knows a moment later; and as its listeners may miss an end where they have too much to hear, one of the jobs
+        Called ten times a second: Spark is asked once for all its running jobs, and then only about the others. Spark
+        learns of an end a moment later; and as its listeners may miss an end when overloaded, one of the jobs
         is asked itself each time, in turn.
         """
         if not jobs:
@@ -207,13 +207,16 @@ class SparkWorkerJobs:
         ]
 
     def warm_up(self, executor_count: int) -> None:
-        """Have executors run Python once, so that their first workers need not wait until Spark can; on any thread."""
+        """Have executors run Python once, so that their first workers start sooner; any thread."""
         try:
             with jvm_calls():
                 numbers = self._context.parallelize(range(executor_count), executor_count)
                 numbers.mapPartitions(list).count()
         except Exception as error:
-            _LOG.info("the first worker comes later, as Spark ran no Python before: %s", error)
+            _LOG.info(
+                "executors could not run Python beforehand, so the first worker starts later: %s",
+                error,
+            )
 
     def slot_count(self) -> int | None:
         """Return the number of tasks the application can run at once now, or None if it grows on demand."""
@@ -227,7 +230,7 @@ class SparkWorkerJobs:
             cores = None if self._cores is None else self._cores.count()
             if count is None or cores is None:
                 return count
-            # Where GPUs run out before cores do, tasks of Spark's own have room beside all workers.
+            # If GPUs run out before cores, Spark's own tasks have room next to all workers.
             return count + (cores > count * max(1, ceil(self._counted.cpu_cores)))
 
     @property
@@ -241,12 +244,12 @@ class SparkWorkerJobs:
         asked = set(executor_ids)
         with jvm_calls():
             scala_context = jvm_context(self._context)
-            # As one text: an element of it costs as much as all.
+            # As one text: fetching one element costs as much as fetching all.
             there = asked.intersection(scala_context.getExecutorIds().mkString(" ").split())
             scheduler = scala_context.taskScheduler()
             leaving: set[str] = set()
             if not scheduler.executorsPendingDecommission().isEmpty():
-                # Of which only the scheduler itself may read more: others do so without its lock.
+                # Only the scheduler itself may read more of it, as others do not hold its lock.
                 state_of = scheduler.getExecutorDecommissionState
                 leaving.update(one for one in there if state_of(one).isDefined())
         states = dict.fromkeys(asked, ExecutorState.LOST)
@@ -258,14 +261,14 @@ class SparkWorkerJobs:
 
 
 def job_group(worker_id: ResourceId) -> str:
-    """Name of the job group of a worker."""
+    """Return the name of a worker's job group."""
     return f"headrace-{worker_id}"
 
 
 def start_job(context: SparkContext, rdd: Any) -> WorkerJob:
     """Submit `rdd` as one job without waiting for it.
 
-    Through the JVM's asynchronous action where the way there is open, else by a thread that waits for it.
+    Uses the JVM's asynchronous action if it is accessible, else a thread that waits for the job.
     """
     java_rdd = getattr(rdd, _JAVA_RDD, None)
     if java_rdd is not None and hasattr(java_rdd, "collectAsync"):
@@ -294,7 +297,7 @@ class AsynchronousJob:
         return self._executor_id
 
     def _first_executor(self) -> str | None:
-        """Ask the store that Spark keeps for its pages; it is there without them, and a moment late."""
+        """Return the first executor, from the store of Spark's pages, which exists without pages and lags a moment."""
         scala_context = jvm_context(self.context)
         tracker, store = scala_context.statusTracker(), scala_context.statusStore()
         for job_id in self._ids:
@@ -340,7 +343,7 @@ class AsynchronousJob:
 
 
 class ThreadedJob:
-    """A job that a thread of the driver waits for; the thread carries the submitter's job group and tags."""
+    """A job that a thread of the driver waits for; the thread has the submitter's job group and tags."""
 
     def __init__(self, rdd: Any) -> None:
         self._rdd = rdd
@@ -359,15 +362,15 @@ class ThreadedJob:
 
     @property
     def ids(self) -> frozenset[int]:
-        """Not known this way."""
+        """Return no ids: they are unknown."""
         return frozenset()
 
     def is_active(self) -> bool:
-        """Not known this way: taken for active, so that a stop gets its grace."""
+        """Return True, as it is unknown, so that a stop gets its grace period."""
         return True
 
     def executor_id(self) -> str | None:
-        """Not known this way."""
+        """Return None: it is unknown."""
         return None
 
     def is_done(self) -> bool:

@@ -1,20 +1,20 @@
-"""WorkerLifecycle: the states of each TaskManager's Spark job; requests and endings in, actions out. Pure.
+"""WorkerLifecycle: the states of each TaskManager's Spark job; takes events, returns actions. Pure.
 
     SUBMITTED ──task active──► STARTED
         │ release                 │ release
         └────────► STOPPING ◄─────┘
                       │ grace over
-                  CANCELLING ──ended──► gone, as from everywhere: termination reported exactly once
+                  CANCELLING ──ended──► gone (from any state): termination reported exactly once
 
-It knows only what Spark does with a job. Which workers there are to be, which have registered and which were given up
-is known to the WorkerPool, which never asks for an id twice and refuses those that it has given up.
-A release comes after the ResourceManager's stop by RPC, so a started worker gets a grace to return by itself; only
-then its job is cancelled, which kills the process without any clean-up, and cancelled again until it has ended. So is
-the job of a worker whose executor is lost: Spark would run it again elsewhere.
-A worker that waits for a place may get it as it is released. Spark (4.3, PythonWorkerFactory) takes an interruption for
-the death of the process from which it forks Python workers, and ends that with all other workers of the executor. So
-the job is cancelled a while later, counted from the moment in which its task became active, if it did.
-Source: Flink ActiveResourceManager.
+It only tracks the Spark jobs. The WorkerPool tracks which workers are wanted, have registered or were given
+up; it never requests an id twice and refuses those that it has given up.
+A release follows the ResourceManager's stop by RPC, so a started worker gets a grace period to return by itself; only
+then its job is cancelled, which kills the process without any clean-up, repeatedly until it has ended. The same holds
+for the job of a worker whose executor is lost, as Spark would rerun it elsewhere. A worker that waits for an executor
+may get one while it is released. Spark (4.3, PythonWorkerFactory) takes an interruption for the death of the process
+from which it forks Python workers, and ends that process with all other workers of the executor. So the job is
+cancelled a while later, counted from the moment in which its task became active, if it did. Source: Flink
+ActiveResourceManager.
 """
 
 import enum
@@ -42,7 +42,7 @@ _GIVEN_UP: Final = (WorkerPhase.STOPPING, WorkerPhase.CANCELLING)
 
 @dataclass(frozen=True)
 class WorkerRequested:
-    """The ResourceManager wants a TaskManager."""
+    """The ResourceManager has requested a TaskManager."""
 
     worker_id: ResourceId
     profile: ResourceProfile
@@ -57,7 +57,7 @@ class TaskActive:
 
 @dataclass(frozen=True)
 class JobEnded:
-    """The job returned, raised or was cancelled; also: it could not be submitted. `error` is None if it returned."""
+    """The job returned, raised an error, was cancelled or could not be submitted. `error` is None if it returned."""
 
     worker_id: ResourceId
     error: str | None
@@ -65,7 +65,7 @@ class JobEnded:
 
 @dataclass(frozen=True)
 class ExecutorDecommissioned:
-    """Spark takes the executor of the worker away soon."""
+    """Spark will soon remove the worker's executor."""
 
     worker_id: ResourceId
     cause: str
@@ -81,7 +81,7 @@ class ExecutorLost:
 
 @dataclass(frozen=True)
 class ReleaseRequested:
-    """The ResourceManager has stopped the worker by RPC, as far as it could, and gives it up."""
+    """The ResourceManager has stopped the worker by RPC, if it could reach it, and gives it up."""
 
     worker_id: ResourceId
 
@@ -122,14 +122,14 @@ class CancelJob:
 
 @dataclass(frozen=True)
 class ReportStarted:
-    """Tell the ResourceManager that the worker has a place."""
+    """Tell the ResourceManager that the worker runs on an executor."""
 
     worker_id: ResourceId
 
 
 @dataclass(frozen=True)
 class ReportDecommissioned:
-    """Tell the ResourceManager that the worker has to go soon, and why."""
+    """Tell the ResourceManager that the worker will end soon, and why."""
 
     worker_id: ResourceId
     cause: str
@@ -149,7 +149,7 @@ WorkerAction = SubmitJob | CancelJob | ReportStarted | ReportDecommissioned | Re
 @dataclass(frozen=True)
 class _Worker:
     phase: WorkerPhase = WorkerPhase.SUBMITTED
-    # When the next action of its own is due, monotonic ms; None: nothing is due.
+    # Time of the next timed action, monotonic ms; None: none is due.
     due_ms: float | None = None
     is_active: bool = False
     is_decommissioned: bool = False
@@ -159,11 +159,11 @@ class _Worker:
 
 @dataclass
 class WorkerLifecycles:
-    """Every worker of one driver. Times are monotonic milliseconds, given with each event.
+    """Every worker of one driver. Times are monotonic milliseconds, passed with each event.
 
-    `stop_grace_ms`: how long a started worker may take to return after its stop; `start_grace_ms`: how long Spark may
-    take to start the Python process of one that was released before; `cancel_retry_ms`: how often a cancellation is
-    repeated until Spark reports the end.
+    `stop_grace_ms`: time in which a started worker may return after its stop; `start_grace_ms`: time in which Spark may
+    start the Python process of a worker that was released before; `cancel_retry_ms`: interval at which a cancellation
+    is repeated until Spark reports the end.
     """
 
     stop_grace_ms: float
@@ -172,7 +172,7 @@ class WorkerLifecycles:
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
 
     def handle(self, event: WorkerEvent, monotonic_ms: float) -> list[WorkerAction]:
-        """Take one event and return the actions that follow, in order."""
+        """Handle one event and return the resulting actions, in order."""
         match event:
             case WorkerRequested(worker_id, profile):
                 return self._requested(worker_id, profile)
@@ -191,7 +191,7 @@ class WorkerLifecycles:
 
     @property
     def live_worker_ids(self) -> tuple[ResourceId, ...]:
-        """Workers whose end has not been reported, in order of their request."""
+        """Return the workers whose end has not been reported, in order of their request."""
         return tuple(self._workers)
 
     def is_given_up(self, worker_id: ResourceId) -> bool:

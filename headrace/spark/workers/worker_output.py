@@ -1,8 +1,8 @@
 """Carries the output that user code prints in workers to the standard output of the user's own process.
 
 Spark sends a worker's standard output to its executor's standard error. Where both ends share a host, a named pipe
-brings the lines home: the driver reads it, every worker writes whole lines to it. On other hosts a worker collects them
-from a pipe of its own, and its TaskManager sends them as calls. In front of each line stands the PRINT_PREFIX of the
+carries the lines: the driver reads it, every worker writes whole lines to it. On other hosts a worker collects the
+lines from a pipe of its own, and its TaskManager sends them as calls. Each line begins with the PRINT_PREFIX of the
 thread that wrote it: the number of its subtask.
 """
 
@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 _READ_SIZE_BYTES: Final = 1 << 16
 
 OutputCopy = Callable[[bytes], None]
-"""Takes printed lines besides: into the `.out` of a process."""
+"""Function that gets a copy of printed lines, for the `.out` file of a process."""
 
 
 def no_copy(_: bytes) -> None:
@@ -36,9 +36,9 @@ def no_copy(_: bytes) -> None:
 
 
 class StandardOutput:
-    """The standard output of the driver. Lines appear on `sys.stdout` as it is at that moment; from any thread.
+    """The standard output of the driver. Lines are written to the current `sys.stdout`; any thread.
 
-    Where nobody reads that any more, as behind `| head`, the program is interrupted as by Ctrl-C. `copy` gets the lines
+    If its reader has closed it, as with `| head`, the program is interrupted as by Ctrl-C. `copy` gets the lines
     in any case.
     """
 
@@ -48,7 +48,7 @@ class StandardOutput:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """From now on it is no news that nobody reads."""
+        """Ignore from now on that the reader has closed standard output."""
         self._is_closing = True
 
     def show(self, lines: bytes) -> None:
@@ -66,7 +66,7 @@ class StandardOutput:
             sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
             sys.stdout.flush()
         except (OSError, ValueError) as error:
-            # Take lines all the same: workers would wait for ever for room in the pipe.
+            # Accept lines nevertheless: workers would wait for ever for room in the pipe.
             self._is_refused = True
             _LOG.error("standard output is broken, and printed lines are lost: %s", error)
             _forget_standard_output()
@@ -74,18 +74,18 @@ class StandardOutput:
                 return
             main_thread = threading.main_thread().ident
             assert main_thread is not None
-            # A real signal: the main thread waits for the job's end, and nothing less ends that.
+            # A real signal, as the main thread waits for the job's end, which nothing else interrupts.
             signal.pthread_kill(main_thread, signal.SIGINT)
 
 
 class LinePipe:
-    """The reading end of a named pipe. `take` gets the whole lines that processes of this host write, on a thread."""
+    """The reading end of a named pipe. A thread passes whole lines, written by processes of this host, to `take`."""
 
     def __init__(self, path: Path, take: Callable[[bytes], None], thread_name: str) -> None:
         self.path = path
         self._take = take
         os.mkfifo(path, 0o600)
-        # Opened for both ways: it never waits for a writer, and never ends when the last one leaves.
+        # Opened for reading and writing: it never waits for a writer, and never ends when the last one leaves.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self._end_read, self._end_write = os.pipe()
         self._is_closing = False
@@ -101,7 +101,7 @@ class LinePipe:
         if not self._thread.is_alive():
             os.close(self._descriptor)
             os.close(self._end_read)
-        # Else `take` takes its time, and the thread still needs both.
+        # Otherwise `take` is still running, and the thread needs both descriptors.
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
 
@@ -128,7 +128,7 @@ class LinePipe:
 
 
 class OutputPipe(LinePipe):
-    """Shows printed lines on the driver's standard output. `copy` gets all lines besides."""
+    """Shows printed lines on the driver's standard output. `copy` gets all lines too."""
 
     def __init__(self, path: Path, copy: OutputCopy = no_copy) -> None:
         self._standard_output = StandardOutput(copy)
@@ -141,7 +141,7 @@ class OutputPipe(LinePipe):
 
 
 def _forget_standard_output() -> None:
-    """Discard later output: the interpreter flushes it when it ends, and would complain."""
+    """Discard later output, as the interpreter's flush at its end would report an error."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -149,16 +149,16 @@ def _forget_standard_output() -> None:
 
 
 class _WholeLines(io.RawIOBase):
-    """Writes to a pipe that other processes write to as well, line by line, each of any length in one piece.
+    """Writes whole lines, of any length, to a pipe that other processes write to as well.
 
-    A line is of one thread and one prefix, which stands in front of it in the pipe; the copy is without.
+    A line belongs to one thread and one prefix, which precedes it in the pipe but not in the copy.
     """
 
     def __init__(self, descriptor: int, copy: OutputCopy) -> None:
         self._descriptor = descriptor
         self._copy = copy
         self._begun: dict[tuple[Thread, str], bytes] = {}
-        # Threads of this process share one open file, between which a lock of the file makes no difference.
+        # Threads of this process share one open file, so that a file lock does not separate them.
         self._lock = threading.Lock()
 
     def writable(self) -> bool:
@@ -182,7 +182,7 @@ class _WholeLines(io.RawIOBase):
         return len(content)
 
     def flush(self) -> None:
-        """Lines that are not whole yet wait for their end, or for `close`."""
+        """Do nothing: incomplete lines wait for their end, or for `close`."""
 
     def close(self) -> None:
         with self._lock:
@@ -212,10 +212,10 @@ class _WholeLines(io.RawIOBase):
 
 @contextlib.contextmanager
 def redirect_standard_output(pipe: str, copy: OutputCopy = no_copy) -> Generator[None, None, None]:
-    """Send this process's standard output to `pipe`; nothing happens where it is empty or cannot be opened.
+    """Redirect this process's standard output to `pipe`; no effect if it is empty or cannot be opened.
 
-    Both the file descriptor and `sys.stdout` are led there. What goes through `sys.stdout` comes home in whole lines;
-    what is written to the descriptor itself does as far as the system writes it at once (4 KB). `copy` gets the former.
+    Both the file descriptor and `sys.stdout` are redirected. Output through `sys.stdout` arrives in whole lines;
+    output to the descriptor itself only as far as the system writes it at once (4 KB). `copy` gets the former.
     """
     descriptor = _open_for_writing(pipe)
     if descriptor is None:
@@ -227,7 +227,7 @@ def redirect_standard_output(pipe: str, copy: OutputCopy = no_copy) -> Generator
 
 @contextlib.contextmanager
 def copied_standard_error(copy: OutputCopy) -> Generator[None, None, None]:
-    """Give `copy` what user code writes to `sys.stderr`, such as tracebacks, besides writing it there as before."""
+    """Copy to `copy` what user code writes to `sys.stderr`, such as tracebacks, which is also written as before."""
     stream = sys.stderr
     sys.stderr = _CopiedText(stream, copy)
     try:
@@ -237,7 +237,7 @@ def copied_standard_error(copy: OutputCopy) -> Generator[None, None, None]:
 
 
 class _CopiedText(io.TextIOBase):
-    """Writes texts to a stream, and their bytes to a copy. All else is asked of the stream."""
+    """Writes texts to a stream, and their bytes to a copy. All other attributes are the stream's."""
 
     def __init__(self, stream: Any, copy: OutputCopy) -> None:
         self._stream = stream
@@ -270,7 +270,7 @@ class _CopiedText(io.TextIOBase):
 def collected_output(
     receiver_address: str, copy: OutputCopy = no_copy
 ) -> Generator[PrintedOutput, None, None]:
-    """Collect this process's standard output, as above, for the sender to `receiver_address`."""
+    """Collect this process's standard output for the sender to `receiver_address`, as redirect_standard_output does."""
     reading_end, writing_end = os.pipe()
     try:
         with contextlib.ExitStack() as redirection:
@@ -282,10 +282,10 @@ def collected_output(
 
 @contextlib.contextmanager
 def _standard_output_to(descriptor: int, copy: OutputCopy) -> Generator[None, None, None]:
-    """Lead standard output to `descriptor`, which is closed at the end."""
+    """Redirect standard output to `descriptor`, which is closed at the end."""
     previous, stream = os.dup(1), sys.stdout
     os.dup2(descriptor, 1)
-    # Nothing is buffered in between, where the parts of several threads' lines would come together.
+    # No buffer in between, as it would mix parts of several threads' lines.
     sys.stdout = io.TextIOWrapper(
         _WholeLines(descriptor, copy),  # type: ignore[arg-type]
         encoding="utf-8",

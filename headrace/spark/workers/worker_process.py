@@ -1,14 +1,14 @@
-"""Process of a TaskManager in a Spark worker: its address, scratch directory, output streams and memory, and its end.
+"""The process of a TaskManager in a Spark worker: its address, scratch directory, output streams, memory, and end.
 
-The memory of a TaskManager on a Spark cluster is its share of the memory that the executor has outside of its heap.
+On a Spark cluster a TaskManager gets a share of the executor's memory outside of the JVM heap.
 A Python worker lives outside the executor's JVM. YARN and Kubernetes end a container that takes more than heap and
-overhead together, so the overhead, shared by the workers of the executor, is all that they may take. A standalone
-master enforces nothing: there the worker looks at its container or machine itself.
+overhead together, so all workers of an executor share the overhead. A standalone
+master enforces nothing: there the worker reads the memory of its container or machine itself.
 Source: Spark's documentation of spark.executor.memoryOverhead.
 
-Spark kills only through its forking daemon; where that is gone, a worker would outlive job, executor and session.
-So a TaskManager asks the kernel to die with its parent, looks at its parent's pid, and watches the connection to its
-JVM for a hang-up, without ever reading from it.
+Spark kills workers only through its forking daemon; if the daemon is gone, a worker would outlive job, executor and
+session. So a TaskManager asks the kernel to end it with its parent, checks its parent's pid, and watches the connection
+to its JVM for a hang-up, without ever reading from it.
 """
 
 import contextlib
@@ -39,17 +39,17 @@ LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Environment variable in which Spark names the scratch directories of an executor, separated by commas."""
 
 _LINE: Final = "%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s"
-"""Line of a log on standard error, where all TaskManagers write: the thread of a task is named as its subtask."""
+"""Format of log lines on standard error, which all TaskManagers share: the thread of a task is named as its subtask."""
 _LIBRARIES: Final = ("headrace", "py4j", "pyspark")
-"""Whose loggers are none of the program's."""
+"""Packages whose loggers do not belong to the program."""
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)(?:-\w+)?\Z")
 PASSED_ON: Final = signal.SIGUSR1
-"""By this a worker passes SIGTERM on to the process that it has begun, which may have got that too."""
+"""Signal by which a worker forwards SIGTERM to the process that it started, which may have received SIGTERM too."""
 SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
-"""Bytes: the size of a Unix socket's address (108), without its end and the socket's name in the directory."""
+"""Maximum length of a Unix socket's directory in bytes: an address has 108, less its end and the socket's name."""
 _OVERHEAD_MIN_BYTES: Final = 384 << 20
 _OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
-"""Spark's defaults; on Kubernetes those for applications that are not the JVM's alone."""
+"""Spark's default memory overhead; on Kubernetes the default for applications that do not only use the JVM."""
 _UNITS: Final = {
     "": 20,
     "b": 0,
@@ -63,7 +63,7 @@ _UNITS: Final = {
     "tb": 40,
 }
 WATCH_INTERVAL_MS: Final = 500
-"""Interval at which the parent is looked at; a hang-up of the JVM is noticed at once."""
+"""Interval at which the parent is checked, in ms; a hang-up of the JVM is noticed at once."""
 _PR_SET_PDEATHSIG: Final = 1
 # Linux only; `select` does not name it in Python 3.11.
 _POLLRDHUP: Final = 0x2000
@@ -71,10 +71,10 @@ _EXIT_CODE: Final = 70
 
 
 def routable_address(driver_host: str) -> str:
-    """Return the address of this host that `driver_host` is reached from.
+    """Return the address of this host from which `driver_host` is reached.
 
-    Asks the routing table through a datagram socket, which sends nothing: names of hosts often do not resolve on
-    other ones.
+    Asks the routing table through a datagram socket, which sends nothing, as host names often do not resolve on
+    other hosts.
     """
     family, kind, _, _, target = socket.getaddrinfo(driver_host, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as probe:
@@ -84,17 +84,17 @@ def routable_address(driver_host: str) -> str:
 
 @contextlib.contextmanager
 def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]:
-    """Make a directory of this process alone, below the executor's scratch directory, and remove it at the end.
+    """Create a directory of this process, below the executor's scratch directory, and remove it at the end.
 
-    What processes that were killed on this executor have left is swept first: nobody else can. FileNotFoundError
-    where Spark's directory is gone, and the executor with it.
+    Directories of killed processes on this executor are removed first. FileNotFoundError if Spark's directory is
+    gone, and the executor with it.
     """
     listed = environ.get(LOCAL_DIRECTORIES_VARIABLE, "").split(",")[0]
     root = Path(listed or tempfile.gettempdir())
     sweep(root)
     if reports := environ.get(_CRASH_REPORTS_VARIABLE):
         sweep_crash_reports(Path(reports))
-    # Where Spark says nothing others may write, and make a folder of a name that can be foretold.
+    # If Spark sets no directory, others may write there, and create a folder with a predictable name.
     own = Path(tempfile.mkdtemp(prefix=f"headrace-tm-{os.getpid()}-", dir=root))
     try:
         yield own
@@ -103,7 +103,7 @@ def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]
 
 
 def sweep(root: Path) -> None:
-    """Remove directories below `root` of TaskManagers whose process has ended."""
+    """Remove directories of TaskManagers below `root` whose process has ended."""
     for entry in root.iterdir():
         match = _SCRATCH.match(entry.name)
         if match is None or _is_running(int(match.group(1))):
@@ -115,10 +115,10 @@ def sweep(root: Path) -> None:
 
 
 def sweep_crash_reports(directory: Path) -> None:
-    """Remove the empty reports of processes that have ended.
+    """Remove the empty crash reports of processes that have ended.
 
-    Spark has each Python worker open one, named after its process, and removes it only where the worker returns. One
-    with stacks in it is of a crash, and Spark's to read.
+    Spark has each Python worker open a report, named after its process, and removes it only if the worker returns. A
+    report with stacks belongs to a crash, and Spark reads it.
     """
     for entry in directory.iterdir():
         if entry.name.isdecimal() and not _is_running(int(entry.name)):
@@ -128,9 +128,9 @@ def sweep_crash_reports(directory: Path) -> None:
 
 
 def socket_directory(scratch: Path) -> Path | None:
-    """Return a path to `scratch` that is short enough for Unix sockets in it, or None where there is none (TCP only).
+    """Return a path to `scratch` that is short enough for Unix sockets in it, or None if there is none (TCP only).
 
-    Directories of executors are long names below each other. Linux names the directories that a process has open by
+    Paths of executor directories are long. Linux also names the directories that a process has open by
     the numbers of process and descriptor; the descriptor stays open as long as the process lives.
     """
     if len(os.fsencode(scratch)) <= SOCKET_DIRECTORY_LENGTH_MAX:
@@ -156,10 +156,10 @@ def own_streams(
     user_levels: Mapping[str, int] | None = None,
     log: ProcessLog | None = None,
 ) -> Generator[TextIO, None, None]:
-    """Write logs to `log` and to the real standard error, whatever Spark has put in the place of `sys.stderr`.
+    """Write logs to `log` and to the real standard error, even if Spark has replaced `sys.stderr`.
 
-    `user_levels` are those of the program's own loggers, the root one's under the empty name. `log_level` is that of
-    Headrace's loggers on standard error; the log file has a level of its own for them.
+    `user_levels` are the levels of the program's own loggers; the root logger's name is empty. `log_level` is that of
+    Headrace's loggers on standard error; the log file has a separate level for them.
     """
     stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
     handler = logging.StreamHandler(stream)
@@ -170,7 +170,10 @@ def own_streams(
     logger.propagate = False
 
     def is_shown(record: logging.LogRecord) -> bool:
-        """Keep what only the log file is to have; a logger with a level of its own has decided already."""
+        """Return whether standard error shows a record.
+
+        For a logger with its own level the level has decided already.
+        """
         if record.levelno >= log_level or not record.name.startswith("headrace"):
             return True
         return logging.getLogger(record.name).getEffectiveLevel() != logger.level
@@ -207,13 +210,13 @@ def program_log_levels() -> dict[str, int]:
 
 
 def external_resources(task_context: TaskContext | None) -> dict[str, tuple[str, ...]]:
-    """Return the addresses of the external resources that Spark keeps for this task alone, by name."""
+    """Return the addresses of the external resources that Spark reserves for this task, by name."""
     found = {} if task_context is None else task_context.resources()
     return {name: tuple(information.addresses) for name, information in found.items()}
 
 
 def worker_memory_bytes(conf: Mapping[str, str]) -> int | None:
-    """Return the share of one TaskManager by Spark's configuration, or None where Spark bounds nothing."""
+    """Return the memory of one TaskManager from Spark's configuration, or None if Spark sets no limit."""
     manager = conf.get("spark.master", "").partition("://")[0]
     factor = _OVERHEAD_FACTOR.get(manager)
     if factor is None:
@@ -231,14 +234,14 @@ def worker_memory_bytes(conf: Mapping[str, str]) -> int | None:
 
 
 def size_bytes(text: str) -> int:
-    """Spark's sizes: a number with a unit; mebibytes without."""
+    """Return a Spark size in bytes: a number with a unit; without one, mebibytes."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     assert match is not None and match[2] in _UNITS, f"Spark took '{text}' for a size"
     return int(match[1]) << _UNITS[match[2]]
 
 
 def die_with_parent(parent_pid: int) -> bool:
-    """Ask the kernel for SIGKILL when the parent ends. False if it has ended already or the kernel cannot."""
+    """Ask the kernel for SIGKILL when the parent ends; return False if it has ended already or the kernel cannot."""
     if sys.platform != "linux":
         return os.getppid() == parent_pid
     library = ctypes.CDLL(None, use_errno=True)
@@ -249,10 +252,10 @@ def die_with_parent(parent_pid: int) -> bool:
 
 
 def is_spark_process(pid: int) -> bool:
-    """Return whether `pid` looks like a forking daemon or a JVM: a process that adopts an orphan looks like neither.
+    """Return whether `pid` looks like a forking daemon or a JVM, unlike a process that adopts orphans.
 
-    A worker whose daemon died between the fork and its first line of code is an orphan from the start. True where
-    this cannot be told.
+    A worker whose daemon died between the fork and its first line of code is an orphan from the start. True if
+    it cannot be found out.
     """
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -264,7 +267,7 @@ def is_spark_process(pid: int) -> bool:
 def connected_stream_descriptors() -> tuple[int, ...]:
     """Return descriptors of this process that are connected stream sockets.
 
-    Called first in a worker, when the only ones are those of the connection to the JVM.
+    Called first in a worker, when the only such sockets are those of the connection to the JVM.
     """
     found: list[int] = []
     for name in os.listdir("/proc/self/fd") if Path("/proc/self/fd").is_dir() else ():
@@ -290,13 +293,13 @@ def _is_connected_stream(descriptor: int) -> bool:
 
 
 def end_process(reason: str) -> None:
-    """End this process at once, with a last line that says why."""
+    """End this process at once, with a last line on standard error that says why."""
     os.write(2, f"headrace worker {os.getpid()} ends: {reason}\n".encode())
     os._exit(_EXIT_CODE)
 
 
 def on_termination(tell: Callable[[], None]) -> Callable[[int, object], None]:
-    """Return a handler of SIGTERM and PASSED_ON that calls `tell` once where one SIGTERM comes both ways."""
+    """Return a handler of SIGTERM and PASSED_ON that calls `tell` only once if one SIGTERM arrives both ways."""
     counts = {signal.SIGTERM: 0, PASSED_ON: 0}
 
     def handle(number: int, _: object) -> None:
@@ -310,7 +313,7 @@ def on_termination(tell: Callable[[], None]) -> Callable[[int, object], None]:
 
 
 class ParentWatch:
-    """A thread that calls `on_orphaned(reason)` once the parent or the JVM is gone. Stops at `stop()`."""
+    """A thread that calls `on_orphaned(reason)` when the parent or the JVM is gone; it ends with `stop()`."""
 
     def __init__(
         self,
@@ -321,7 +324,7 @@ class ParentWatch:
         self._parent_pid = parent_pid
         self._poller = select.poll()
         for descriptor in descriptors:
-            # Only the peer's hang-up: whether there is something to read is Spark's business.
+            # Only the peer's hang-up: Spark reads the data.
             self._poller.register(descriptor, _POLLRDHUP | select.POLLHUP | select.POLLERR)
         self._on_orphaned = on_orphaned
         self._stopped = threading.Event()

@@ -1,4 +1,4 @@
-"""Settings of the TaskManagers of a Spark application, and refusals of those that its executors cannot obey."""
+"""Settings of the TaskManagers of a Spark application; refuses settings that its executors cannot obey."""
 
 import logging
 from collections.abc import Mapping
@@ -28,17 +28,17 @@ _IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor
 
 
 def refuse_missing_image(conf: Mapping[str, str]) -> None:
-    """Raise ConfigurationError where no executor could start on Kubernetes, which Spark tells its log alone."""
+    """Raise ConfigurationError if no executor could start on Kubernetes, which Spark would only report in its log."""
     if conf["spark.master"].startswith("k8s://") and not conf.keys() & set(_IMAGES):
         raise ConfigurationError(
             _IMAGES[0],
             "",
-            "executors on Kubernetes are containers: name an image with Java, Spark, Python and Headrace",
+            "executors on Kubernetes are containers: set an image with Java, Spark, Python and Headrace",
         )
 
 
 def refuse_unknown_resources(settings: Settings, conf: Mapping[str, str]) -> None:
-    """Raise ConfigurationError where no executor has as much of an external resource as one TaskManager takes."""
+    """Raise ConfigurationError if no executor has as much of an external resource as one TaskManager takes."""
     for name, amount in external_resource_amounts(settings):
         key = f"spark.executor.resource.{name}.amount"
         if int(conf.get(key, "0")) < amount:
@@ -51,10 +51,10 @@ def refuse_unknown_resources(settings: Settings, conf: Mapping[str, str]) -> Non
 
 
 def worker_settings(settings: Settings, conf: Mapping[str, str], kind: MasterKind) -> Settings:
-    """Return the settings of TaskManagers: `settings`, and the memory that Spark or they let each of them have."""
+    """Return the settings of TaskManagers: `settings` with the memory that Spark or the host leaves each of them."""
     memory_bytes, own = worker_memory_bytes(conf), settings.get_option(PROCESS_MEMORY)
     if own is not None:
-        # Each has a process of its own here, which ends by name rather than by the kernel's choice.
+        # Each has its own process here, which should end with a clear error rather than be killed by the kernel.
         limit = settings.get(MEMORY_LIMIT.key, str(own))
         return settings.with_values({MEMORY_LIMIT.key: limit})
     if is_memory_total_set(settings):
@@ -65,12 +65,12 @@ def worker_settings(settings: Settings, conf: Mapping[str, str], kind: MasterKin
 
 
 def _with_share_of_host(settings: Settings, kind: MasterKind) -> Settings:
-    """Divide the memory of this host among the TaskManagers that may run on it, where their number is known."""
+    """Divide this host's memory among the TaskManagers that may run on it, if their number is known."""
     count = task_managers_at_most(kind, settings.get_option(CPU_CORES))
     if count <= 1 or settings.is_set(PROCESSES_PER_HOST):
         return settings
     _LOG.info(
-        "each of the up to %d TaskManagers of this host counts on %d mb of its memory: %s sets another size",
+        "each of the up to %d TaskManagers on this host may use %d mb of its memory: %s sets another size",
         count,
         container_memory_bytes() // count >> 20,
         PROCESS_MEMORY.key,
@@ -79,7 +79,7 @@ def _with_share_of_host(settings: Settings, kind: MasterKind) -> Settings:
 
 
 def task_managers_at_most(kind: MasterKind, cpu_cores: float) -> int:
-    """Return the number of TaskManagers that Spark has room for on this host; 0 where other hosts run some."""
+    """Return the number of TaskManagers that Spark has room for on this host; 0 if other hosts run some."""
     if kind.is_single_process:
         return (kind.thread_count or 0) - KEPT_FREE_COUNT
     if not kind.is_local:

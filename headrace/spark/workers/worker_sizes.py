@@ -1,7 +1,7 @@
-"""WorkerSizes: which sizes of TaskManagers a Spark application can have, and how each is asked for.
+"""WorkerSizes: the possible sizes of TaskManagers in a Spark application, and the Spark profile for each.
 
-Spark gives a task cores and external resources of the executors that there are. Executors of another size, with memory
-of their own, it starts only where it allocates them dynamically.
+Spark gives a task cores and external resources of existing executors. It starts executors of another size, with
+other memory, only with dynamic allocation.
 Source: Spark ResourceProfileManager (isSupported), ExecutorResourceRequests; Flink TaskExecutorProcessSpec.
 """
 
@@ -42,7 +42,7 @@ _MEBIBYTE: Final = 1 << 20
 
 @dataclass(frozen=True)
 class WorkerSizes:
-    """`settings` are those of the usual TaskManager, `conf` is Spark's running configuration."""
+    """Sizes of TaskManagers; `settings` are those of the usual size, `conf` is Spark's running configuration."""
 
     settings: Settings
     conf: Mapping[str, str]
@@ -53,22 +53,23 @@ class WorkerSizes:
 
     @property
     def grows_on_demand(self) -> bool:
-        """Return whether Spark starts executors of any size for tasks that wait."""
+        """Return whether Spark starts executors of any size for waiting tasks."""
         if self.kind.is_single_process:
             return False
         return self.conf.get(_DYNAMIC, "false").lower() == "true"
 
     def refusal_of(self, profile: ResourceProfile, usual: ResourceProfile) -> str:
-        """Say why no TaskManager can have these resources, and what to do; empty where one can.
+        """Return why no TaskManager can have these resources, and what to do; empty if one can.
 
-        `usual` is what one of the usual size has.
+        `usual` are the resources of a TaskManager of the usual size.
         """
         if profile.is_unspecified:
             return ""
         if self.kind.is_single_process:
             return (
-                f"on {self.conf.get('spark.master', '')} all TaskManagers are alike, as Spark has no resource profiles "
-                f"there: run on a cluster (--master local-cluster[executors,cores,MiB] on this host), raise "
+                f"on {self.conf.get('spark.master', '')} all TaskManagers have the same size, as Spark has no "
+                f"resource profiles there: run on a cluster (--master local-cluster[executors,cores,MiB] on this "
+                f"host), raise "
                 f"{PROCESS_MEMORY.key} or {CPU_CORES.key}"
             )
         for name, amount in profile.external_resources:
@@ -94,7 +95,7 @@ class WorkerSizes:
         return ""
 
     def lacking(self, wanted: Mapping[ResourceProfile, int]) -> str:
-        """Say which external resource slots would take more of than all executors have, where their number is fixed."""
+        """Return which external resource the slots need more of than all executors have, if their number is fixed."""
         if self.kind.executor_count is None:
             return ""
         needed: Counter[str] = Counter()
@@ -104,13 +105,13 @@ class WorkerSizes:
         for name, amount in needed.items():
             has = int(self.conf.get(f"spark.executor.resource.{name}.amount", "0"))
             total = has * self.kind.executor_count
-            # Less for each slot than an executor has: else the ResourceManager says which group asks for too much.
+            # If a slot takes more than an executor has, the ResourceManager names its group instead.
             if amount > total and all(p.amount_of(name) <= has for p in wanted):
-                return f"the job's slots take {amount} {name} together, and there are {total}"
+                return f"the job's slots need {amount} {name} in total, but there are only {total}"
         return ""
 
     def settings_of(self, profile: ResourceProfile) -> dict[str, str]:
-        """Return what a TaskManager of that size has in place of the usual settings: one slot with all it has."""
+        """Return the settings of a TaskManager of that size that replace the usual ones: one slot with everything."""
         own = {CPU_CORES.key: f"{profile.cpu_cores:g}", NUMBER_OF_TASK_SLOTS.key: "1"}
         if self.grows_on_demand and profile.memory_bytes:
             own |= _memory_settings(profile)
@@ -119,19 +120,22 @@ class WorkerSizes:
                 PROCESS_MEMORY.key: str(parts.process_bytes),
                 FLINK_MEMORY.key: str(parts.flink_bytes),
             }
-            # A limit that nobody named is the size of the process, which is another one here.
+            # A limit that is not set equals the size of the process, which differs here.
             limit = self.settings.get_option(MEMORY_LIMIT)
             if limit is None or limit == self.settings.get_option(PROCESS_MEMORY):
                 own[MEMORY_LIMIT.key] = str(parts.process_bytes)
         return own
 
     def spark_profile_of(self, profile: ResourceProfile) -> Any:
-        """Return Spark's ResourceProfile for one task of that size; None: any task has as much, or Spark has none."""
+        """Return Spark's ResourceProfile for a task of that size.
+
+        None if the default suffices, or Spark has no profiles.
+        """
         is_plain = ceil(profile.cpu_cores) <= 1 and not profile.external_resources
         if self.kind.is_single_process or (is_plain and not profile.memory_bytes):
             return None
         if profile not in self._made:
-            # One Spark profile per worker profile: Spark never forgets one.
+            # One Spark profile per worker profile, as Spark never removes profiles.
             self._made[profile] = self._spark_profile(profile)
         return self._made[profile]
 
@@ -141,18 +145,18 @@ class WorkerSizes:
         for name, amount in profile.external_resources:
             task = task.resource(name, amount)
         builder = ResourceProfileBuilder().require(task)
-        # Without memory it is the usual size, which the executors that there are have room for.
+        # Without memory it is the usual size, for which existing executors have room.
         if self.grows_on_demand and profile.memory_bytes:
             builder = builder.require(self._executor_of(profile, cores))
         return builder.build
 
     def _executor_of(self, profile: ResourceProfile, cores: int) -> ExecutorResourceRequests:
-        """Return an executor for one TaskManager: its JVM passes bytes on, and its worker has the memory."""
+        """Return an executor for one TaskManager: its JVM only forwards bytes, and its worker has the memory."""
         process = self._parts_of(profile).process_bytes
         heap = size_bytes(self.conf.get(_EXECUTOR_MEMORY, _EXECUTOR_MEMORY_DEFAULT))
         executor = ExecutorResourceRequests().cores(cores)
         if self.conf.get("spark.master", "").startswith("spark://"):
-            # A standalone master counts no other memory than this.
+            # A standalone master counts only this memory.
             executor = executor.memory(f"{(heap + process) // _MEBIBYTE}m")
         else:
             executor = executor.memory(f"{heap // _MEBIBYTE}m")
@@ -183,8 +187,8 @@ class WorkerSizes:
             if script:
                 return ""
             return (
-                f"set {prefix}.discoveryScript to a program that finds them, and {prefix}.amount to what executors of "
-                "the usual size have, or 0"
+                f"set {prefix}.discoveryScript to a program that finds them, and {prefix}.amount to the number that "
+                f"executors of the usual size have, or 0"
             )
         if int(has) >= amount:
             return ""

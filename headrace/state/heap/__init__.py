@@ -1,1 +1,1 @@
-"""Keyed state in memory: entries, handles, timers, and what ages."""
+"""Keyed state in memory: entries, handles, timers and time to live."""

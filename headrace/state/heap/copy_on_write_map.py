@@ -1,7 +1,7 @@
 """CopyOnWriteMap: the entries of a state, which can be frozen for a snapshot while the state goes on changing.
 
-Freezing costs a new dict: what was frozen stays, and changes lie in a layer above it. What is read out of a frozen
-layer and can be changed is copied first, so that changes in place stay out of the snapshot. Once a snapshot is written
+Freezing creates a new dict: frozen entries stay as they are, and changes go to a layer above. A value in a frozen
+layer is copied first if it is mutable, so that changes in place stay out of the snapshot. Once a snapshot is written
 its layer may change again; the layers above sink into it, a few entries at each access, until one dict is left.
 Source: Flink CopyOnWriteStateMap, which copies entries older than the oldest snapshot that is being written.
 """
@@ -17,16 +17,16 @@ Entries = dict[Any, Any]
 
 
 class _Mark:
-    """Placeholder of an entry that does not exist."""
+    """Placeholder for an entry that does not exist."""
 
 
 _MISSING: Final = _Mark()
 _GONE: Final = _Mark()
-"""Mark in a layer of an entry that was removed, whatever lower layers hold."""
+"""Mark in a layer for an entry that was removed, even if a lower layer holds it."""
 
 
 class FrozenEntries:
-    """Frozen entries. Any thread; `release` ends it."""
+    """Frozen entries, readable by any thread until `release`."""
 
     def __init__(self, layers: tuple[Entries, ...]) -> None:
         self._layers = layers
@@ -40,7 +40,7 @@ class FrozenEntries:
         return self._all_entries()
 
     def _all_entries(self) -> Iterator[Any]:
-        """From top to bottom, each layer without what higher ones say; loops in C, as the task goes on meanwhile."""
+        """Yield entries from the top layer down, without overridden ones; loops in C, as the task runs meanwhile."""
         for index in range(len(self._layers) - 1, -1, -1):
             layer = self._layers[index]
             left: Iterator[Any] = iter(layer) if index == 0 else _not_gone(layer)
@@ -78,9 +78,9 @@ def _not_gone(layer: Entries) -> Iterator[Any]:
 
 
 class CopyOnWriteMap:
-    """Used like the dict that it replaces. Mailbox thread only.
+    """Mapping that replaces the dict of a state while snapshots are written. Mailbox thread only.
 
-    `on_settled` is called with the one dict that is left in the end.
+    `on_settled` is called with the one dict that is left once all snapshots are released.
     """
 
     def __init__(self, base: Entries, on_settled: Callable[[Entries], None]) -> None:

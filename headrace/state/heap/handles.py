@@ -1,4 +1,4 @@
-"""The handles of heap states: what user code holds, each one dict look-up away from its value."""
+"""The handles of heap states that user code holds; each finds its value with one dict look-up."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -23,12 +23,12 @@ from headrace.state.typed_state import KeyForms, TypedState, no_accumulator
 
 
 def entries_of(rows: KeyedRows) -> Iterable[Any]:
-    """Return the entry of each row: its key, or key and namespace."""
+    """Return the entry of each row: its key, or its key and namespace."""
     return rows.keys if rows.namespaces is None else zip(rows.keys, rows.namespaces, strict=True)
 
 
 class HeapState(TypedState):
-    """`entries` maps what the scope holds (a key, or key and window) to the state's value there."""
+    """Base of the handles; `entries` maps the scope's current entry (a key, or key and window) to the state's value."""
 
     def __init__(self, descriptor: StateDescriptor, scope: EntryScope) -> None:
         super().__init__(descriptor, scope)
@@ -46,15 +46,15 @@ class HeapState(TypedState):
         self.entries = entries
 
     def flatten_at(self) -> Flatten:
-        """Return a function that makes rows of a snapshot from entries that are frozen now."""
+        """Return a function that turns the entries frozen now into rows of a snapshot."""
         return self.flatten_all_at()
 
     def flatten_all_at(self) -> Flatten:
-        """Return a function that makes rows of all entries, also of expired ones, which snapshots omit."""
+        """Return a function that turns all entries into rows, including expired ones, which snapshots omit."""
         return self.flatten
 
     def expired_until_ms(self) -> int | None:
-        """Return the latest last access (epoch ms) of what has expired by now; None without a time to live."""
+        """Return the latest last access (epoch ms) of entries that have expired by now; None without a time to live."""
         return None
 
     def clear(self) -> None:
@@ -258,7 +258,7 @@ class HeapFoldState(HeapState):
 
 
 class HeapReducingState(HeapFoldState, ReducingState[Any]):
-    """State of the fold of added values; the first one is stored as it came."""
+    """State of the fold of added values; the first value is stored unchanged."""
 
     kind = "reducing"
 

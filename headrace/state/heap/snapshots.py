@@ -36,7 +36,7 @@ _PART_ROWS: Final = 256
 
 @dataclass(frozen=True)
 class FrozenHeapTable:
-    """Frozen state: its form, its entries, and the function that makes rows of them."""
+    """Frozen state: its form, its entries, and the function that turns them into rows."""
 
     form: KeyedStateForm
     flatten: Flatten
@@ -69,7 +69,7 @@ class FrozenHeapTable:
         return chunks.finish()
 
     def _by_key_group(self, max_parallelism: int) -> tuple[list[Any], KeyGroups]:
-        """Return all entries and their key groups, in order of these. Small steps let other threads run."""
+        """Return all entries ordered by key group, and their key groups. Small steps let other threads run."""
         form = self.form
         found: list[Any] = []
         parts: list[KeyGroups] = []
@@ -123,7 +123,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class EntryPieces:
-    """Reads frozen entries of a state in pieces, of certain keys or of all (None)."""
+    """Reads frozen entries of a state in pieces, for the given keys or for all (None)."""
 
     form: KeyedStateForm
     entries: FrozenEntries
@@ -205,7 +205,7 @@ def _table_of(
     rows: KeyedRows,
     counts: Sequence[int] | None,
 ) -> pa.Table:
-    """Return the rows of entries: their keys, namespaces, and the columns that `flatten` made."""
+    """Return the rows of entries: their keys, namespaces, and the columns that `flatten` filled."""
     if counts is not None:
         piece = list(chain.from_iterable(map(repeat, piece, counts)))
         groups = np.repeat(groups, counts)

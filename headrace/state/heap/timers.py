@@ -13,7 +13,7 @@ from headrace.state.backend import IsEnough, Timer, TimerCallback
 
 _LOOKED_AT_ONCE: Final = 256
 _STALE_TIMES_MIN: Final = 64
-"""Number of stale entries up to which the heap is not built anew."""
+"""Number of stale entries up to which the heap is not rebuilt."""
 
 Bucket = dict[tuple[Any, Any], None]
 """Keys and namespaces of the timers of one time, in order of registration."""
@@ -129,7 +129,7 @@ class HeapTimerQueue:
         return frozen
 
     def _bucket(self, time_ms: int) -> Bucket | None:
-        """Return the timers of a time, which may be changed."""
+        """Return the timers of a time in a bucket that may be changed."""
         bucket = self._buckets.get(time_ms)
         if bucket is None or not self._frozen or time_ms in self._own_times:
             return bucket
@@ -142,7 +142,7 @@ class HeapTimerQueue:
         return copied
 
     def _forget_stale_times(self) -> None:
-        """Keep the heap within twice the times that have timers: a timer may be moved with every record."""
+        """Keep the heap within twice the times that have timers: as a timer may be moved with every record."""
         if len(self._times) > 2 * len(self._buckets) + _STALE_TIMES_MIN:
             self._times = list(self._buckets)
             heapq.heapify(self._times)

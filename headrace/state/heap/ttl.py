@@ -31,7 +31,7 @@ _ABSENT: Final = object()
 
 
 class TtlHeapState(HeapState):
-    """Base: the rules, the clock and the sweep over entries that are not accessed."""
+    """Base of the handles: the rules, the clock, and the sweep over entries that are not accessed."""
 
     def __init__(
         self, descriptor: StateDescriptor, scope: EntryScope, rules: TtlRules, clock: TtlClock
@@ -44,7 +44,7 @@ class TtlHeapState(HeapState):
         self._unswept: Iterator[Any] = iter(())
 
     def sweep(self, count: int | None = None) -> None:
-        """Examine the next few entries and delete expired ones; not while a snapshot is being written."""
+        """Examine the next `count` entries and delete expired ones; no effect while a snapshot is being written."""
         count = self.rules.cleanup_size if count is None else count
         if count == 0 or isinstance(self.entries, CopyOnWriteMap):
             return
@@ -67,7 +67,7 @@ class TtlHeapState(HeapState):
             del self.entries[entry]
 
     def is_expired(self, stamp_ms: int, now_ms: int) -> bool:
-        """Return whether a value that was accessed last at `stamp_ms` has expired."""
+        """Return whether a value that was last accessed at `stamp_ms` has expired."""
         if stamp_ms == NO_STAMP:
             stamp_ms = self._clock.untimed_ms()
         return self.rules.is_expired(stamp_ms, now_ms)
@@ -82,7 +82,7 @@ class TtlHeapState(HeapState):
 
     @abstractmethod
     def unexpired(self, held: Any, now_ms: int) -> Any:
-        """Return an entry without its expired parts: `held` itself if nothing has expired, else perhaps empty."""
+        """Return an entry without its expired parts: `held` itself if nothing has expired; the result may be empty."""
 
     @staticmethod
     @abstractmethod
@@ -158,7 +158,7 @@ class _SingleTtlState(TtlHeapState):
         return value
 
     def _current(self, entry: Any) -> Any:
-        """Return the value to go on from, or _ABSENT."""
+        """Return the value to continue from, or _ABSENT."""
         held = self.entries.get(entry)
         if held is None or self.is_expired(held[1], self._now_ms()):
             return _ABSENT
@@ -206,7 +206,7 @@ class HeapTtlReducingState(_TtlFoldState, HeapReducingState):
 
 
 class HeapTtlAggregatingState(_TtlFoldState, HeapAggregatingState):
-    """State of an accumulator, made anew once it has expired."""
+    """State of an accumulator, which is created anew after it has expired."""
 
     def get(self) -> Any:
         held = self._read()

@@ -1,1 +1,1 @@
-"""State of running tasks, read in pieces by their own threads."""
+"""Live reads: the state of running tasks, read in pieces by the tasks' own threads."""

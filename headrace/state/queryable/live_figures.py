@@ -37,7 +37,7 @@ from headrace.state.columns import (
 from headrace.state.queryable.live_rows import LiveSource, Sizes, row_sizes
 
 _KEYS_MAX: Final = 10_000
-"""Limit of keys of one state that are counted; beyond it the half with the fewest bytes is forgotten."""
+"""Limit of keys of one state that are counted; beyond it the half with the fewest bytes is dropped."""
 
 Times = npt.NDArray[np.int64]
 
@@ -83,7 +83,7 @@ class FigureCollector:
             self._add_windows(table)
 
     def figures(self, *, watermark_ms: int, now_ms: int, is_partial: bool = False) -> StateFigures:
-        """Return the figures; timers are due by the operator's watermark, or by the clock (epoch ms)."""
+        """Return the figures; timers are due by the operator's watermark or by the clock `now_ms` (epoch ms)."""
         event_now_ms = None if watermark_ms == MIN_TIMESTAMP else watermark_ms
         return StateFigures(
             self._source.table,

@@ -1,4 +1,4 @@
-"""Live rows: the rows of a state while its task runs, as a snapshot of the same moment would store them.
+"""Live rows: the rows of a state while its task runs, in the form in which a snapshot would store them.
 
 A reader freezes the state between two batches, as a checkpoint does, and takes its rows in pieces, each between two
 other batches; all of this runs on the mailbox thread. `row_sizes` computes the bytes of each row in Arrow's layout,
@@ -25,14 +25,17 @@ from headrace.state.keyed_chunks import KIND, KeyedStateForm, opaque_columns
 from headrace.state.restored_keyed_state import KeySpace, RestoredKeyedState
 
 AS_ROWS: Final = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
-"""Options that make every backend freeze rows, not files of its own."""
+"""Snapshot options that make every backend freeze rows instead of its own files."""
 Sizes = npt.NDArray[np.int64]
 _OFFSET_BYTES = 4
 
 
 @dataclass(frozen=True)
 class LivePiece:
-    """Rows of one step of a read. `looked_at`: entries examined; more than the rows if only certain keys are read."""
+    """Rows of one step of a read.
+
+    `looked_at`: number of entries examined; exceeds the rows if only some keys are read.
+    """
 
     table: pa.Table | None
     looked_at: int
@@ -51,7 +54,7 @@ class LiveRows:
         release: Callable[[], None] = lambda: None,
         expired_until_ms: int | None = None,
     ) -> None:
-        """Read from `pieces`, which calls its argument for the number of entries to examine before each piece.
+        """Read from `pieces`, a generator function that takes a function returning each piece's number of entries.
 
         `no_rows` returns the table without rows.
         """
@@ -62,7 +65,7 @@ class LiveRows:
         self._release = release
 
     def schema(self) -> pa.Schema:
-        """Return the columns; those that only some rows have may be missing, or of type null."""
+        """Return the columns; a column that only some rows have may be missing or of type null."""
         return self._no_rows().schema
 
     def take(self, count: int) -> LivePiece | None:
@@ -80,7 +83,7 @@ class LiveRows:
 class LiveSource:
     """A state that can be read. `open` freezes it, for the keys in an Arrow array or for all (None).
 
-    It is None if the state is in the restored checkpoint and was not requested yet.
+    `open` is None if the state is in the restored checkpoint and was not requested yet.
     """
 
     table: StateTable
@@ -92,7 +95,7 @@ class LiveSource:
 
 @runtime_checkable
 class LiveReadable(Protocol):
-    """Readable state that an operator keeps outside of keyed and operator state."""
+    """Readable state that an operator keeps outside of its keyed and operator state."""
 
     def live_source(self) -> LiveSource:
         """Return the readable state."""
@@ -102,7 +105,7 @@ class LiveReadable(Protocol):
 def pieces_of_tables(
     tables: Iterable[pa.Table], finished: Callable[[pa.Table], pa.Table], count: Callable[[], int]
 ) -> Iterator[LivePiece]:
-    """Yield slices of tables, each `finished` by itself."""
+    """Yield slices of tables; `finished` is applied to each slice."""
     for table in tables:
         offset = 0
         while offset < table.num_rows:
@@ -112,9 +115,9 @@ def pieces_of_tables(
 
 
 def own_keys(state: str, keys: pa.Array | None, key_space: KeySpace) -> list[Any] | None:
-    """Return the requested keys that are the subtask's own, in the form of its states; None for all.
+    """Return the requested keys that belong to the subtask, in the form of its states; None for all keys.
 
-    StateKeyMismatchError.
+    StateKeyMismatchError if a requested key is not of the type of the state's keys.
     """
     if keys is None:
         return None
@@ -126,15 +129,19 @@ def own_keys(state: str, keys: pa.Array | None, key_space: KeySpace) -> list[Any
             wanted = state_columns.decode(keys.cast(arrow_type_of(key_type)), key_type)
         groups = state_columns.key_groups(wanted, key_type, key_space.max_parallelism)
     except (pa.ArrowException, RecordTypeError, OverflowError, InvalidKeyError) as error:
-        raise StateKeyMismatchError(state, f"its keys are {key_type}; {error}") from None
+        raise StateKeyMismatchError(
+            state, f"the keys of the state are {key_type}; {error}"
+        ) from None
     found = dict(zip(wanted, groups.tolist(), strict=True))
     return [key for key, group in found.items() if group in key_space.key_groups]
 
 
 def refuse_keys(state: str, keys: pa.Array | None) -> None:
-    """Raise StateKeyMismatchError if keys are requested of a state without an index by key."""
+    """Raise StateKeyMismatchError if keys are requested of a state that has no index by key."""
     if keys is not None:
-        raise StateKeyMismatchError(state, "it has no index of keys, so read all rows and filter")
+        raise StateKeyMismatchError(
+            state, "the state has no index by key: read all rows and filter"
+        )
 
 
 def _hashable(key: Any) -> Any:
@@ -148,7 +155,7 @@ def keyed_source(form: KeyedStateForm, opened: Callable[[pa.Array | None], LiveR
 
 
 def waiting_sources(restored: RestoredKeyedState | None) -> list[LiveSource]:
-    """Return the restored states that were not requested yet, which cannot be opened."""
+    """Return sources for the restored states that were not requested yet; they cannot be opened."""
     if restored is None:
         return []
     return [

@@ -1,8 +1,7 @@
-"""RocksDBKeyedStateBackend: as much state as the disk holds, bounded memory, incremental checkpoints.
+"""RocksDBKeyedStateBackend: state on disk, with bounded memory and incremental checkpoints.
 
-User code reads copies, unlike in the heap backend: a change that is not written back is lost. `TablePieces` reads live
-rows with an iterator, which sees the rows of the moment when it was made.
-Source: Flink RocksDBKeyedStateBackend.
+User code reads copies, unlike with the heap backend: a change that is not written back is lost. `TablePieces` reads
+live rows with an iterator, which sees the rows of the moment when it was made. Source: Flink RocksDBKeyedStateBackend.
 """
 
 from collections import deque
@@ -120,13 +119,13 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
             database.close()
             raise
         self._forms: dict[str, KeyedStateForm] = {form.name: form for form in found.forms}
-        """Forms of all column families, also of those that were not requested yet."""
+        """Forms of all column families, including those that were not requested yet."""
         # A directory's name is made up anew for each database of a machine; with the key groups and the time it is
         # one of a kind, as it must be where databases of several subtasks are restored together.
         self._identity = f"{database.directory.name}-{key_space.key_groups.start}-{clock.now_ms()}"
         self._base: Uploaded = found.base or {}
         self._uploads: dict[int, Uploaded] = {}
-        """Files that each pending checkpoint refers to; while it is being written, those that it surely shares."""
+        """Files that each pending checkpoint refers to; while it is being written, only those certainly shared."""
         self._home = StateHome(self._keys, self._clocks, Positions(found.following_position))
 
     def has_unclaimed(self, name: str) -> bool:
@@ -148,7 +147,9 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
         return queue
 
     def forget_keys(self) -> NoReturn:
-        raise AssertionError("BATCH mode keeps state in memory, of a few keys at a time")
+        raise AssertionError(
+            "BATCH mode keeps the state of a few keys at a time in memory, not in RocksDB"
+        )
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         self._handle_of(descriptor, self.key_scope)
@@ -227,7 +228,7 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
         self._uploads.pop(checkpoint_id, None)
 
     def live_sources(self) -> list[LiveSource]:
-        """Return a source of live rows for each state, also for those of a restored database."""
+        """Return a source of live rows for each state, including those of a restored database."""
         own = [keyed_source(form, partial(self._live_rows, form)) for form in self._forms.values()]
         return [*own, *waiting_sources(self._restored)]
 
@@ -303,7 +304,7 @@ class RocksDBKeyedStateBackend(TypedStateBackend[RocksState]):
 
 
 class FrozenRocksDB:
-    """Frozen state of the RocksDB backend: the database, and states restored as rows that were never requested."""
+    """Frozen state of the RocksDB backend: the database, and restored rows of states that were never requested."""
 
     def __init__(self, database: FrozenState, restored: RestoredKeyedState) -> None:
         self._database = database
@@ -317,7 +318,7 @@ class FrozenRocksDB:
 
 
 class TablePieces:
-    """Reads the rows of a state's table in pieces, of certain keys or of all (None). Read once."""
+    """Reads the rows of a state's table in pieces, for the given keys or for all (None). Read once."""
 
     def __init__(
         self,
@@ -355,7 +356,7 @@ class TablePieces:
         return self._from(b"")
 
     def _of_keys(self, keys: Sequence[Any]) -> Iterator[Stored | None]:
-        """Yield the rows of each key, or None for a key without rows, which was examined too."""
+        """Yield the rows of each key, or None for a key without rows, which counts as examined too."""
         for key in keys:
             is_there = False
             for row in self._from(self._composites.of_key(key)):
@@ -378,7 +379,7 @@ class TablePieces:
 
 
 def _look(looks: Iterator[Stored | None], found: deque[Stored], count: int) -> int:
-    """Examine `count` rows and add those found to `found`. Return the number of examined ones."""
+    """Examine `count` rows and add the found ones to `found`. Return the number of examined rows."""
     looked_at = 0
     for one in looks:
         looked_at += 1
@@ -395,7 +396,7 @@ def _taken(found: deque[Stored]) -> Iterator[Stored]:
 
 
 def _memory_bytes(settings: Settings) -> int:
-    """Return what all databases of the process share: managed memory, where the settings say how much there is."""
+    """Return the memory that all databases of the process share: managed memory if the settings give its size."""
     if settings.is_set(ROCKSDB_MEMORY) or not is_memory_set(settings):
         return settings.get_option(ROCKSDB_MEMORY)
     return max(_MEMORY_MIN_BYTES, own_memory_parts(settings).managed)

@@ -1,6 +1,6 @@
 """One RocksDB on this machine's disk: opened, copied as hard links, closed and deleted.
 
-All databases of a process share one block cache, which write buffers are charged to, so that memory is bounded however
+All databases of a process share one block cache, to which write buffers are charged, so that memory is bounded however
 many operators and states there are. There is no write-ahead log: only checkpoints restore a database.
 Source: Flink RocksDBMemoryControllerUtils, RocksDBResourceContainer; RocksDB, "Partitioned Index Filters".
 """
@@ -30,7 +30,7 @@ class StateBackendMissingError(HeadraceError):
 
 
 def rocksdict() -> Any:
-    """Return the library. StateBackendMissingError."""
+    """Return the library rocksdict. StateBackendMissingError if it is not installed."""
     try:
         import rocksdict as library
     except ImportError as error:
@@ -41,11 +41,11 @@ def rocksdict() -> Any:
 
 
 _caches: Final[dict[int, Any]] = {}
-"""Block caches of this process by their size: one, as all jobs of a TaskManager have the same."""
+"""Block caches of this process by size in bytes; there is one, as all jobs of a TaskManager use the same size."""
 
 
 def shared_memory_usage() -> tuple[int, int]:
-    """Return the bytes that databases of this process use of the memory they share, and how many that is. Any thread.
+    """Return the used bytes and the total bytes of the memory that all databases of this process share. Any thread.
 
     Both are 0 before the first database is opened.
     """
@@ -65,7 +65,7 @@ def _shared_memory(size_bytes: int) -> tuple[Any, Any]:
 
 
 class Database:
-    """A RocksDB with one column family per state and timer queue; `directory` is its own and is deleted with it."""
+    """A RocksDB with one column family per state and timer queue; `directory` belongs to it and is deleted with it."""
 
     def __init__(self, scratch: str, memory_bytes: int) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="rocksdb-", dir=scratch or None))
@@ -96,7 +96,7 @@ class Database:
         return list(self._tables)
 
     def family(self, name: str) -> Any:
-        """Return a column family, created if there is none."""
+        """Return a column family, created if it is absent."""
         table = self._tables.get(name)
         if table is None:
             made = self._db.create_column_family(name, self._options())
@@ -104,11 +104,11 @@ class Database:
         return table
 
     def table(self, state_name: str) -> Any:
-        """Return the column family of a state, created if there is none."""
+        """Return the column family of a state, created if it is absent."""
         return self.family(_STATE + state_name)
 
     def make_timers(self, queue_name: str) -> Any:
-        """Return the column family of a timer queue, created if there is none."""
+        """Return the column family of a timer queue, created if it is absent."""
         return self.family(_TIMERS + queue_name)
 
     def find_timers(self, queue_name: str) -> Any:
@@ -129,7 +129,7 @@ class Database:
         return path
 
     def close(self) -> None:
-        """Close and delete the database; idempotent. Snapshots that are still read keep their files."""
+        """Close and delete the database; idempotent. Snapshots that are still being read keep their files."""
         if self._db is not None:
             for table in self._tables.values():
                 table.close()

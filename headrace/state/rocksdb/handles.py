@@ -1,6 +1,6 @@
-"""Handles of states in RocksDB: each reads and writes bytes, so that a value is a copy, to be written back.
+"""Handles of states in RocksDB; they read and write bytes, so that a value is a copy that must be written back.
 
-Lists have one stored value per element, under a position that only grows; maps one per entry.
+Lists have one stored value per element, under a position that only grows; maps have one per entry.
 
 Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState, RocksDBReducingState, RocksDBAggregatingState.
 """
@@ -63,7 +63,7 @@ class StateHome:
 
 
 class RocksState(TypedState):
-    """`table` is the state's column family: bytes to bytes."""
+    """Base of the handles; `table` is the state's column family, which maps bytes to bytes."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class RocksState(TypedState):
             self.table.delete(composite)
 
     def prefix_of(self, entry: Any) -> bytes:
-        """Return the beginning of all composite keys of an entry."""
+        """Return the common prefix of all composite keys of an entry."""
         return self._home.keys.of_entry(entry, has_namespace=self.is_window)
 
     def _prefix(self) -> bytes:
@@ -127,7 +127,7 @@ class RocksState(TypedState):
         return lifetime is not None and lifetime.is_over(form, lifetime.clock.now_ms())
 
     def _seen(self, composite: bytes, form: bytes) -> Any:
-        """Return the value that a reader sees, or _ABSENT; delete an expired one, renew the last access if wanted."""
+        """Return the value that a reader sees, or _ABSENT; delete an expired value, renew the last access if set so."""
         if self.lifetime is not None:
             rules = self.lifetime.rules
             self._note_access(rules)
@@ -153,7 +153,7 @@ class _SingleState(RocksState):
         return _ABSENT if form is None else self._seen(prefix, form)
 
     def _current(self, prefix: bytes) -> Any:
-        """Return the value to go on from, or _ABSENT."""
+        """Return the value to continue from, or _ABSENT."""
         form = self.table.get(prefix)
         if form is None or self.is_expired(form):
             return _ABSENT

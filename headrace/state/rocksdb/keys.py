@@ -41,7 +41,7 @@ _LAST_MINUTE: Final = 24 * 60 - 1
 FormOf = Callable[[Any], bytes]
 _STAMP: Final = struct.Struct(">q")
 STAMPS_VERSION: Final = "2"
-"""Version of stored last accesses: in the first, which snapshots do not name, -1 stood for none; now NO_STAMP does."""
+"""Version of stored last accesses. In version 1, which snapshots do not name, -1 stood for none; now NO_STAMP does."""
 _NO_STAMP_BEFORE: Final = _STAMP.pack(-1)
 _NO_STAMP_NOW: Final = _STAMP.pack(NO_STAMP)
 
@@ -72,7 +72,7 @@ def form_of_keys(key_type: TypeInformation) -> FormOf:
 
 
 def tells_all(value: Any) -> bool:
-    """Return whether `from_bytes` restores a key with its class; 2.0 and True are restored as ints."""
+    """Return whether `from_bytes` restores a key with its class; 2.0 and True are restored as integers."""
     if type(value) is tuple:
         return all(map(tells_all, value))
     if type(value) in _TELLING:
@@ -122,14 +122,14 @@ def _of_decimal(value: Decimal) -> bytes:
     if Decimal(float(value)) == value:
         return _of_float(float(value))
     sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int), "what is not finite equals a float"
+    assert isinstance(exponent, int), "a value that is not finite is encoded as a float"
     significant = "".join(map(str, digits)).rstrip("0")
     exponent += len(digits) - len(significant)
     return _pickled(Decimal((sign, tuple(map(int, significant)), exponent)))
 
 
 def _of_datetime(value: datetime) -> bytes:
-    """Encode a datetime: aware ones are equal if they are the same instant, and `fold` does not count."""
+    """Encode a datetime: aware datetimes are equal if they are the same instant, and `fold` does not count."""
     value = value.replace(fold=0)
     if value.utcoffset() is None:
         return _pickled(value)
@@ -140,7 +140,7 @@ def _of_datetime(value: datetime) -> bytes:
 
 
 def _of_time(value: time) -> bytes:
-    """Encode a time: aware ones are equal if their distances from midnight in UTC are, which may exceed a day."""
+    """Encode a time: aware times are equal if their distances from midnight in UTC are, which may exceed a day."""
     value = value.replace(fold=0)
     offset = value.utcoffset()
     if offset is None:
@@ -225,7 +225,7 @@ def position_bytes(position: int) -> bytes:
 
 
 class CompositeKeys:
-    """Makes composite keys, and caches the prefixes of the last keys."""
+    """Builds composite keys, and caches the prefixes of the most recent keys."""
 
     def __init__(self, key_space: KeySpace) -> None:
         self._key_space = key_space
@@ -246,7 +246,7 @@ class CompositeKeys:
         return prefix
 
     def of_entry(self, entry: Any, *, has_namespace: bool) -> bytes:
-        """Return the prefix of an entry: of a key, or of a pair of key and namespace."""
+        """Return the prefix of an entry, which is a key or a pair of key and namespace."""
         if not has_namespace:
             return self.of_key(entry)
         if entry is NO_KEY:
@@ -255,7 +255,7 @@ class CompositeKeys:
         return self.of_key(entry[0]) + _LENGTH.pack(len(form)) + form
 
     def split(self, composite: bytes, *, has_namespace: bool) -> tuple[int, Any, bytes]:
-        """Return key group, entry and what follows the entry in a composite key."""
+        """Return the key group, the entry, and the rest of a composite key."""
         size = self.group_size
         group = int.from_bytes(composite[:size], "big")
         key, offset = _read_part(composite, size)
@@ -305,7 +305,7 @@ def stored_stamp(form: bytes) -> int:
 
 
 def restamped(form: bytes) -> bytes | None:
-    """Return a stored form of the first version in the present version; None if that is the same."""
+    """Return a stored form of version 1 in the present version; None if both are the same."""
     return _NO_STAMP_NOW + form[_STAMP.size :] if form.startswith(_NO_STAMP_BEFORE) else None
 
 

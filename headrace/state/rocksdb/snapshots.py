@@ -1,9 +1,9 @@
 """Snapshots of RocksDB: written as its own files or as rows, and restored from its files.
 
-A file that an older checkpoint uploaded is referred to if it is in the last checkpoint that this task was told is
+A snapshot refers to a file that an older checkpoint uploaded if the file is in the last checkpoint known to be
 complete; native savepoints have files of their own. Canonical savepoints, and checkpoints without
 `execution.checkpointing.incremental`, are rows in Parquet, which any backend restores. `restore_databases` opens the
-files of a snapshot as one database: as it was, cut to fewer key groups, or put together from several.
+files of a snapshot as one database: unchanged, cut to fewer key groups, or combined from several.
 Source: Flink RocksIncrementalSnapshotStrategy, RocksNativeFullSnapshotStrategy, RocksFullSnapshotStrategy,
 RocksDBIncrementalRestoreOperation.
 """
@@ -39,14 +39,14 @@ FILE: Final = "file"
 FORMS: Final = "forms"
 POSITIONS: Final = "positions"
 STAMPS: Final = "stamps"
-"""Attribute with the version of stored last accesses, STAMPS_VERSION."""
+"""Attribute with the version of the stored last accesses, STAMPS_VERSION."""
 _PIECE_ROWS: Final = 16_384
 Uploaded = Mapping[str, StateFile]
 """Files of one database by their names in it."""
 
 
 class FrozenFiles:
-    """Frozen hard links to a database's files; files that `base` has are not written again."""
+    """Frozen hard links to a database's files; files that `base` contains are not written again."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class FrozenColumnFamily:
     form: KeyedStateForm
     stored: Iterator[tuple[bytes, bytes]]
     expired_until_ms: int | None = None
-    """Latest last access of expired rows, as in ChunkFiles."""
+    """Latest last access of expired rows (epoch ms), as in ChunkFiles."""
 
 
 class FrozenRows:
@@ -133,9 +133,9 @@ def pieces_of_rows(
     keys: CompositeKeys,
     piece_size: Callable[[], int] = lambda: _PIECE_ROWS,
 ) -> Iterator[tuple[KeyedRows, list[int]]]:
-    """Yield stored rows, which are in order of key group, in pieces, with their key groups. Positions begin at 0.
+    """Yield stored rows, which are ordered by key group, in pieces, with their key groups. List positions begin at 0.
 
-    `piece_size`: asked before each piece how many rows it is to have.
+    `piece_size`: called before each piece; returns its number of rows.
     """
     is_window = form.scope == "window"
     last_entry: Any = None
@@ -169,7 +169,7 @@ def forms_text(forms: Sequence[KeyedStateForm]) -> str:
 
 
 def forms_of_text(text: str) -> list[KeyedStateForm]:
-    """Return what `forms_text` wrote."""
+    """Return the forms from the text of `forms_text`."""
     return unpickle_value(base64.b64decode(text))
 
 
@@ -189,7 +189,7 @@ def restore_databases(
     key_space: KeySpace,
     keys: CompositeKeys,
 ) -> RestoredDatabase:
-    """Open `database` with the own key groups of NATIVE chunks; empty if there are none."""
+    """Open `database` with the own key groups of NATIVE chunks; it is empty if there are none."""
     by_database: dict[str, list[StateChunk]] = {}
     for chunk in chunks:
         by_database.setdefault(chunk.attributes[DATABASE], []).append(chunk)
@@ -227,7 +227,7 @@ def restore_databases(
 
 
 def _may_be_shared(file: StateFile) -> bool:
-    """Whether a later checkpoint may refer to a file: it lies in the shared folder, or inside its handle."""
+    """Return whether a later checkpoint may refer to a file: it lies in the shared folder, or inside its handle."""
     return file.is_shared or not file.uri
 
 
@@ -256,7 +256,7 @@ def _copy_range(source: Database, target: Database, begin: bytes, end: bytes) ->
 
 
 def _end_of(own: range, keys: CompositeKeys) -> bytes:
-    """Return the first bytes of the key group after the own ones, or bytes behind everything if there is none."""
+    """Return the first bytes of the key group after the own ones, or bytes above all keys if there is none."""
     if own.stop >= 1 << 8 * keys.group_size:
         return b"\xff" * 8
     return keys.group_bytes(own.stop)

@@ -1,8 +1,8 @@
-"""Timers in RocksDB: as many as the disk holds, the first few of each key group in memory too.
+"""Timers in RocksDB: all are on disk, and the first few of each key group are also in memory.
 
 A row's key is the key group, the time (8 bytes, so that bytes are in its order), then key and namespace, each with its
-length before it; so key groups are cut and put together as those of states are, and checkpoints share the files.
-Ties come out in the order of these bytes.
+length before it; so key groups are cut and combined as those of states are, and checkpoints share the files.
+Timers of equal time fire in the order of these bytes.
 
 Source: Flink RocksDBCachingPriorityQueueSet, KeyGroupPartitionedPriorityQueue.
 """
@@ -24,7 +24,7 @@ _TIME: Final = struct.Struct(">Q")
 _TIME_OFFSET: Final = 1 << 63
 """Offset that makes negative times sort before positive ones."""
 _STALE_TIMES_MIN: Final = 64
-"""Number of stale entries up to which the heap is not built anew."""
+"""Number of stale entries up to which the heap is not rebuilt."""
 
 
 class TimerRows:
@@ -60,14 +60,14 @@ class TimerRows:
 
     @staticmethod
     def value_of(key: Any, namespace: Any) -> bytes:
-        """Return the stored value of a timer: empty, or the pair if the row's key does not tell all of it."""
+        """Return the stored value: empty, or the pair (key, namespace) if the row's key cannot restore both."""
         if tells_all(key) and tells_all(namespace):
             return b""
         return pickle_value((key, namespace))
 
 
 class _GroupHead:
-    """The first timers of one key group, in order; `is_whole` where the table has no others of the group."""
+    """The first timers of one key group, in order; `is_whole` if the table has no other timers of the group."""
 
     __slots__ = ("is_whole", "row_keys", "timers")
 
@@ -98,8 +98,8 @@ class FrozenRocksTimers:
 class RocksTimerQueue:
     """Timer queue on disk. `name`: its column family; `head_size`: timers of a key group that are also in memory.
 
-    A head holds the first timers of its group: every timer before its last one, or before the end of a whole group, is
-    in it. An empty head is filled again at once, from where it ended, so that firing reads no deleted rows.
+    A head holds the first timers of its group: it contains every timer before its last one, or all of a whole group.
+    An empty head is refilled at once, from where it ended, so that firing reads no deleted rows.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class RocksTimerQueue:
         head_size: int,
         are_rows_written: Callable[[CheckpointOptions], bool],
     ) -> None:
-        """Create the queue; `are_rows_written`: True if snapshots are of rows, not of the database's files."""
+        """Create the queue; `are_rows_written`: True if snapshots are made of rows, not of the database's files."""
         self._database = database
         self._name = name
         self._rows = TimerRows(keys)
@@ -218,7 +218,7 @@ class RocksTimerQueue:
             self._note_first(group, self._rows.time_of(row_keys[0]))
 
     def _fill(self, group: bytes, head: _GroupHead, from_key: bytes) -> None:
-        """Fill the empty head of a group with its first rows, which are not before `from_key`."""
+        """Fill the empty head of a group with its first rows from `from_key` on."""
         stored = list(islice(self._table.items(from_key=from_key), self._head_size + 1))
         own = [row for row in stored if row[0].startswith(group)]
         head.is_whole = len(own) <= self._head_size

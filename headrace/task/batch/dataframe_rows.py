@@ -1,4 +1,4 @@
-"""DataFrameRows: the rows of a DataFrame that Spark gives to the task of a stage, as a source reads them."""
+"""DataFrameRows: gives the rows of a DataFrame from Spark to the source in a stage's task."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Self
@@ -10,14 +10,14 @@ from headrace.functions.ingest import Ingested, IngestedBatch, IngestedEnd
 
 
 def dataframe_column(index: int) -> str:
-    """Return the name that the column of a DataFrame at this place has on its way into a stage."""
+    """Return the column name that a stage uses for the DataFrame's column at `index`."""
     return f"c{index}"
 
 
 class DataFrameRows:
-    """Implements IngestDoor and Ingest: the rows of a DataFrame that Spark gives to this task are its one partition.
+    """Source input with a DataFrame's rows from Spark as its only partition. Implements IngestDoor and Ingest.
 
-    Columns that nobody reads do not come; they are nulls.
+    Columns that no operator reads are not transferred; they are nulls.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
@@ -54,10 +54,10 @@ class DataFrameRows:
         return IngestedBatch(self._partition, 0, start, rows)
 
     def pause(self, partitions: frozenset[int]) -> None:
-        """Nothing waits for these rows but their one reader."""
+        """Do nothing: these rows have a single reader."""
 
     def forget_before(self, partition: int) -> None:
         """Do nothing: there is only one attempt."""
 
     def close(self) -> None:
-        """Spark ends the rows."""
+        """Do nothing: Spark ends the rows."""

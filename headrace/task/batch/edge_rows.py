@@ -1,8 +1,8 @@
-"""The rows of an edge: PackedRows, which stages hand to each other, and EdgeRows, which Spark itself reads.
+"""Formats for the rows of an edge: PackedRows between stages, and EdgeRows, which Spark itself reads.
 
-EdgeRows are one column of Spark structs. A struct has the columns of the stream's type, called `c0`, `c1`, … as Spark
-ignores the case of names; on a keyed stream it has the key besides. A stream with a column that Spark has no equal type
-for travels as pickled records.
+EdgeRows are one column of Spark structs. A struct has the columns of the stream's type, called `c0`, `c1`, … because
+Spark ignores the case of names; on a keyed stream it also has the key. A stream with a column for which Spark has no
+equal type is sent as pickled records.
 """
 
 from typing import Final
@@ -23,14 +23,17 @@ from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, Typ
 _KEY: Final = "key"
 _ROW_KIND: Final = "kind"
 _REPEATED_KEY: Final = b"headrace.repeated-key"
-"""Name of what the schema of a packet tells of a key that is left out: which column it is, and its own place."""
+"""Schema metadata key of a packet whose key column is left out.
+
+It gives the equal column's index and the key's place.
+"""
 _ALIGNMENT: Final = 8
-"""Bytes. Streams are padded to it, so that usually all of those in one column begin at such an address."""
+"""Alignment of streams in bytes: streams are padded to it, so that usually all streams in a column are aligned."""
 _PICKLED: Final = PickledBytesTypeInfo()
 
 
 def _is_storable(arrow_type: pa.DataType) -> bool:
-    """Return whether Spark gives back values of the type as they were."""
+    """Return whether Spark returns values of the type unchanged."""
     if pa.types.is_list(arrow_type):
         return _is_storable(arrow_type.value_type)
     if pa.types.is_struct(arrow_type):
@@ -41,7 +44,7 @@ def _is_storable(arrow_type: pa.DataType) -> bool:
         or arrow_type in (pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary())
         or pa.types.is_date32(arrow_type)
         or pa.types.is_decimal128(arrow_type)
-        # Those of a time zone come back in Spark's, which is another name of the same instants.
+        # Timestamps with a time zone come back in Spark's zone, which names the same instants differently.
         or (pa.types.is_timestamp(arrow_type) and arrow_type.unit == "us")
     )
 
@@ -51,7 +54,7 @@ def _stored(type_info: TypeInformation) -> TypeInformation:
 
 
 class EdgeRows:
-    """Encodes batches of one type."""
+    """Encodes batches of one type as Spark structs."""
 
     def __init__(self, batch_type: BatchType) -> None:
         self._batch_type: Final = batch_type
@@ -59,7 +62,7 @@ class EdgeRows:
         self._columns: Final = data_schema(value_type)
         is_storable = all(_is_storable(field.type) for field in self._columns)
         self.is_pickled: Final = not is_storable
-        """Whether records have no columns of Spark's."""
+        """True if records are pickled because Spark has no equal columns."""
         stored = self._columns if is_storable else data_schema(_PICKLED)
         fields = [pa.field(f"c{index}", field.type) for index, field in enumerate(stored)]
         self._data_count: Final = len(fields)
@@ -72,7 +75,7 @@ class EdgeRows:
         self.struct_type: Final = pa.struct(fields)
 
     def encode(self, batch: RecordBatch) -> pa.StructArray:
-        """Return a struct for each row; RecordTypeError where a record does not fit its type."""
+        """Return a struct for each row. RecordTypeError if a record does not match its type."""
         if self.is_pickled:
             columns = RecordBatch.of_rows(BatchType(_PICKLED), batch.rows()).columns()
         else:
@@ -93,16 +96,16 @@ class EdgeRows:
 
 
 class PackedRows:
-    """Rows of an edge between two stages: an Arrow stream of many rows is one value for Spark.
+    """Encoding of rows between two stages: an Arrow stream of many rows is one value for Spark.
 
-    Spark then neither makes rows of its own of them nor sorts them one by one, which costs more than most functions.
+    Spark then neither converts nor sorts single rows, which would cost more than most functions.
     """
 
     struct_type: Final = pa.binary()
 
 
 def packed(rows: pa.RecordBatch) -> pa.Buffer:
-    """Return rows in their wire form, with their schema. A key that is one of their columns is not written twice."""
+    """Return rows as an Arrow stream with their schema. A key that equals one of their columns is not written twice."""
     rows = without_repeated_key(rows)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
@@ -111,7 +114,7 @@ def packed(rows: pa.RecordBatch) -> pa.Buffer:
 
 
 def packets(content: pa.Buffer, count: int) -> pa.Array:
-    """Return a column with a packet `count` times, shape (count,); once means without a copy."""
+    """Return a column that repeats one packet `count` times, shape (count,); without a copy for 1."""
     if count > 1:
         return pa.array([content.to_pybytes()] * count, PackedRows.struct_type)
     offsets = pa.py_buffer(np.array([0, content.size], np.int32))
@@ -119,9 +122,9 @@ def packets(content: pa.Buffer, count: int) -> pa.Array:
 
 
 def unpacked(column: pa.Array, index: int) -> pa.RecordBatch:
-    """Return the rows of one packet of a column, whose memory they keep. Inverse of `packets`."""
+    """Return the rows of one packet of a column that `packets` made; they keep its memory alive."""
     _, offsets, contents = column.buffers()
-    # Spark gives large offsets with `spark.sql.execution.arrow.useLargeVarTypes`.
+    # Spark uses large offsets with `spark.sql.execution.arrow.useLargeVarTypes`.
     width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
     begin, end = np.frombuffer(offsets, width)[column.offset + index :][:2].tolist()
     content = contents.slice(begin, end - begin)
@@ -132,12 +135,12 @@ def unpacked(column: pa.Array, index: int) -> pa.RecordBatch:
 
 
 def without_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return `rows` without their key where it equals one of their columns, which their schema then tells."""
+    """Return `rows` without their key if it equals one of their columns; the schema's metadata records this."""
     place = rows.schema.get_field_index(KEY_COLUMN)
     if place < 0:
         return rows
     key = rows.column(place)
-    # Zeros of both signs are equal, and are not the same.
+    # Zeros of both signs are equal, but not identical.
     if pa.types.is_floating(key.type) or pa.types.is_nested(key.type):
         return rows
     for index, column in enumerate(rows.columns):
@@ -148,7 +151,7 @@ def without_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_repeated_key(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return `rows` with the key that their schema tells of. Inverse of `without_repeated_key`; without a copy."""
+    """Return `rows` with the key that `without_repeated_key` has left out. Without a copy."""
     told = (rows.schema.metadata or {}).get(_REPEATED_KEY)
     if told is None:
         return rows
@@ -162,7 +165,10 @@ def without_column(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
 
 
 def with_key_at(rows: pa.RecordBatch, index: int, place: int) -> pa.RecordBatch:
-    """Return `rows` with the key put in at `place`: it is the column that has place `index` then. Without a copy."""
+    """Return `rows` with the key inserted at `place`, as a copy of the column that then has `index`.
+
+    Shares its memory.
+    """
     arrays, fields = list(rows.columns), list(rows.schema)
     key = arrays[index if index < place else index - 1]
     arrays.insert(place, key)
@@ -171,5 +177,5 @@ def with_key_at(rows: pa.RecordBatch, index: int, place: int) -> pa.RecordBatch:
 
 
 def int32_column(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
-    """Return a column of Spark's without nulls as an array, shape (num_rows,)."""
+    """Return a Spark column without nulls as an array, shape (num_rows,)."""
     return column.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)

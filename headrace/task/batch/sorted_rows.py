@@ -1,7 +1,7 @@
-"""SortedRows: the rows of a keyed input in the order of their key hashes, then of time, then as they came.
+"""SortedRows: sorts the rows of a keyed input by key hash, then by time, then by arrival.
 
-What is more than a buffer is sorted piece by piece, as a larger piece takes more time for each row. The first pieces,
-called runs, stay in memory; further ones lie in unnamed files until they are merged, a block of each at a time.
+Rows that exceed a buffer are sorted in pieces, because a larger piece takes more time per row. The first pieces,
+called runs, stay in memory; further ones are kept in unnamed files until they are merged, a block of each at a time.
 Source: Flink ExternalSorter, MultiInputSortingDataInput.
 """
 
@@ -35,14 +35,17 @@ from headrace.task.batch.edge_rows import (
 
 _BLOCK_ROWS: Final = 16_384
 _STRETCH_ROWS: Final = 256
-"""Average rows of equal hashes from which on to copy them as they lie is faster than to gather them one by one."""
+"""Average number of consecutive rows with equal hashes from which slices are copied faster than single rows."""
 RowOrder = npt.NDArray[np.intp]
 _LAST_COLUMNS: Final = (ROW_KIND_COLUMN, TIMESTAMP_COLUMN, KEY_COLUMN, KEY_HASH_COLUMN)
 
 
 @dataclass(frozen=True)
 class OrderedRows:
-    """Rows in order. `inputs` and `hashes`: of each row, shape (num_rows,); `rows_of`: the rows of each input."""
+    """Rows in sorted order.
+
+    `inputs` and `hashes`: input number and key hash of each row, shape (num_rows,); `rows_of`: the rows of each input.
+    """
 
     inputs: npt.NDArray[np.int8]
     hashes: KeyHashes
@@ -64,7 +67,7 @@ class OrderedRows:
 
 
 class _Block:
-    """Sorted rows of one input. Of rows with equal hashes and times those of a lower `rank` come first."""
+    """Sorted rows of one input. Among rows with equal hashes and times those of a lower `rank` come first."""
 
     def __init__(self, rank: int, rows: pa.RecordBatch) -> None:
         self.rank: Final = rank
@@ -74,12 +77,12 @@ class _Block:
 
     @property
     def last(self) -> tuple[int, int, int]:
-        """The place of its last row in the order."""
+        """Sort position of the last row."""
         time = MIN_TIMESTAMP if self.times is None else int(self.times[-1])
         return int(self.hashes[-1]), time, self.rank
 
     def take_until(self, bound: tuple[int, int, int]) -> pa.RecordBatch:
-        """Cut off the rows that do not come behind `bound`."""
+        """Cut off and return the rows that do not sort after `bound`."""
         hash_, time, rank = bound
         first = int(np.searchsorted(self.hashes, hash_, "left"))
         end = int(np.searchsorted(self.hashes, hash_, "right"))
@@ -95,7 +98,7 @@ class _Block:
 
 
 class _Run:
-    """The sorted rows of one input, one block after the other."""
+    """Sorted rows of one input, in a sequence of blocks."""
 
     def __init__(self, rank: int, blocks: Iterator[pa.RecordBatch]) -> None:
         self._rank: Final = rank
@@ -105,21 +108,22 @@ class _Run:
         self.fill()
 
     def fill(self) -> None:
-        """Read the next block where the last one is used up."""
+        """Read the next block if the current one is used up."""
         if (self.block is None or not self.block.rows.num_rows) and self._next is not None:
             self.block = _Block(self._rank, self._next)
             self._next = next(self._blocks, None)
 
     @property
     def has_more(self) -> bool:
-        """Return whether rows come behind the block."""
+        """Return whether more blocks follow."""
         return self._next is not None
 
 
 class SortedRows:
-    """Takes rows, then gives them in order. `directory`: for its files, whose space is free again once they close.
+    """Collects rows, then returns them in order.
 
-    `run_bytes`: size of the rows that are sorted at once. `kept_bytes`: size of sorted runs that stay in memory.
+    `directory`: place of its files, whose space is freed when they are closed. `run_bytes`: size of the rows that are
+    sorted at once. `kept_bytes`: size of sorted runs that stay in memory.
     """
 
     def __init__(self, directory: str | None, run_bytes: int, kept_bytes: int = 0) -> None:
@@ -128,17 +132,17 @@ class SortedRows:
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._held_bytes = 0
         self._left_bytes = kept_bytes
-        # Of each run the number of its input, and its blocks.
+        # Input number and blocks of each run.
         self._runs: list[tuple[int, Iterator[pa.RecordBatch]]] = []
         self._files: list[IO[bytes]] = []
 
     def add(self, input_number: int, rows: pa.RecordBatch) -> None:
-        """Take rows, whose memory is kept until they are sorted."""
+        """Add rows, whose memory is kept until they are sorted."""
         self._held.setdefault(input_number, []).append(rows)
         self._held_bytes += rows.get_total_buffer_size()
         if self._held_bytes >= self._run_bytes:
             for number, run in self._sorted_runs():
-                # Of a key that is a column the memory counts once.
+                # The memory of a key that is also a column counts once.
                 size = run.get_total_buffer_size()
                 is_kept = size <= self._left_bytes
                 self._left_bytes -= size if is_kept else 0
@@ -180,7 +184,7 @@ class SortedRows:
         return [(number, _sorted(held.pop(number))) for number in sorted(held)]
 
     def _written(self, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Write a run to a file; return what reads it again."""
+        """Write a run to a file; return an iterator that reads it again."""
         file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - `close` does
         self._files.append(file)
         run = without_repeated_key(run)
@@ -207,7 +211,7 @@ def _times(rows: pa.RecordBatch) -> Timestamps | None:
 
 
 def _order(hashes: KeyHashes, times: Timestamps | None) -> RowOrder:
-    """Return the places of rows in order of hash, then of time. Fast where they consist of a few sorted runs."""
+    """Return the row order by hash, then by time. Fast if the rows consist of a few sorted runs."""
     if times is None or _rises(times):
         return np.argsort(hashes, kind="stable")
     return np.lexsort((times, hashes))
@@ -218,7 +222,7 @@ def _rises(times: Timestamps) -> bool:
 
 
 def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> RowOrder:
-    """Return the same as `_order`, fast where rows come in any order."""
+    """Return the same as `_order`, fast for rows in any order."""
     if times is None or _rises(times):
         return stable_order(hashes)
     by_time = stable_order(times)
@@ -226,11 +230,11 @@ def _order_of_any(hashes: KeyHashes, times: Timestamps | None) -> RowOrder:
 
 
 def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return all rows in order; `batches` are cleared, so that their memory is free before more is taken."""
+    """Return all rows in order; clears `batches`, so that their memory is freed before more is allocated."""
     place = batches[0].schema.get_field_index(KEY_COLUMN)
     index = _column_of_key(batches, place)
     if index is not None:
-        # The key need not be put in order a second time.
+        # The key need not be reordered a second time.
         batches[:] = [without_column(batch, place) for batch in batches]
     rows = as_one_batch(batches)
     batches.clear()
@@ -240,7 +244,7 @@ def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _column_of_key(batches: Sequence[pa.RecordBatch], place: int) -> int | None:
-    """Return which column the key at `place` is in all batches, in the same memory; None where it is none."""
+    """Return the index of the column that shares the key's memory in all batches; None if there is none."""
     schema = batches[0].schema
     if place < 0 or any(not batch.schema.equals(schema) for batch in batches):
         return None
@@ -261,7 +265,7 @@ def _addresses(array: pa.Array) -> list[int | None]:
 
 
 def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
-    """Merge sorted rows, of which earlier parts come first where hashes and times are equal."""
+    """Merge sorted rows; for equal hashes and times, rows of earlier parts come first."""
     hashes = np.concatenate([rows.column(KEY_HASH_COLUMN).to_numpy() for _, rows in parts])
     inputs = np.concatenate([np.full(rows.num_rows, number, np.int8) for number, rows in parts])
     if len(parts) == 1:
@@ -288,7 +292,7 @@ def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
     if len(sides) == 1:
         rows_of = {sides[0]: in_order(rows_of[sides[0]], order)}
     else:
-        # The place of each row among those of its input.
+        # The position of each row among those of its input.
         places = np.empty(len(order), np.int64)
         for side in sides:
             is_own = inputs == side
@@ -301,7 +305,7 @@ def _merged(parts: Sequence[tuple[int, pa.RecordBatch]]) -> OrderedRows:
 
 
 def _merged_stretches(parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch | None:
-    """Merge rows without times of one input, of few keys; None for others."""
+    """Merge rows of one input with few keys and without times; return None for others."""
     schema = parts[0][1].schema
     if TIMESTAMP_COLUMN in schema.names or any(
         number != parts[0][0] or not rows.schema.equals(schema) for number, rows in parts
@@ -323,7 +327,7 @@ def _merged_stretches(parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordB
 
 
 def as_one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return all rows; a batch may lack the timestamps or row kinds that another one has."""
+    """Return all rows as one batch; a batch may lack the timestamps or row kinds that another one has."""
     schema = batches[0].schema
     if all(batch.schema.equals(schema) for batch in batches[1:]):
         return pa.concat_batches(batches)

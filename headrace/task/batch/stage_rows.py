@@ -1,15 +1,15 @@
-"""Rows that leave a stage: those of each outgoing edge, and reports to the driver, in one schema.
+"""Output rows of a stage: the rows of each outgoing edge and reports to the driver, in one schema.
 
     edge      number of the edge (`edge_numbers`), or REPORT
     receiver  the consumer's subtask that the row is for
-    hash      null where the edge has no keys, else 0: the keys' hashes and the times of packed rows lie within
-    place     number that tells the producers' rows apart, in each one's order
+    hash      null if the edge has no keys, else 0: packed rows contain the keys' hashes and the times
+    place     unique number of the row, ascending for each producer
     report    a StageReport, on rows of REPORT alone
     row<n>    the row itself, or many packed ones, on rows of edge n alone (`edge_rows`)
 
 A consumer reads the edges of its inputs as columns `row0` and `row1`, with the input's number in `edge`. A source reads
 its subtask's number as START_ROW.
-A partition's number in Spark is no subtask's: where stages are united, those of the second come behind the first's.
+Spark's partition number is not the subtask's: when stages are united, the second's partitions follow the first's.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,30 +33,30 @@ from headrace.task.batch.edge_rows import EdgeRows, PackedRows, packed, packets
 
 REPORT: Final = -1
 SUBTASK_ROW: Final = -2
-"""Edge of the one row that every subtask is given besides: it tells a subtask without input which one it is."""
+"""Edge number of the extra row that every subtask gets, so that a subtask without input knows its index."""
 EDGE: Final = "edge"
 RECEIVER: Final = "receiver"
 HASH: Final = "hash"
 PLACE: Final = "place"
 START_ROW: Final = "id"
-"""The column of Spark's ranges."""
+"""Name of the column of Spark's ranges."""
 REPORT_COLUMN: Final = "report"
 _PLACE_BITS: Final = 36
 _SUBTASK_BITS: Final = 15
-"""Bits of a row's number within its producer: a million million rows of each."""
+"""Bits of a row's number within its producer: about 10^12 rows each."""
 _ROWS_MAX: Final = 8_192
-"""Rows of one batch that Spark gets."""
+"""Rows of one batch for Spark."""
 _PACKED_ROWS_MAX: Final = 65_536
 _PACKED_BYTES_MAX: Final = 4 << 20
 """Approximate bytes that are packed at once, and that Spark gets in one batch."""
 _LARGE_BATCH_BYTES: Final = 1 << 20
-"""Average bytes from which on batches go to Spark as they are: to put them together is to copy them."""
+"""Average bytes from which batches go to Spark unchanged, because joining them would copy them."""
 _NO_HASH: Final = 0
 EdgeForm = EdgeRows | PackedRows
 
 
 class StageReport(msgspec.Struct, frozen=True, array_like=True):
-    """Something that a subtask hands to the driver with its success: rows of a collect sink, or prepared effects.
+    """Report of a subtask to the driver, sent with its success: rows of a collect sink, or prepared effects.
 
     `collected`: events of a collect sink, in order. `committables`: prepared effects of a sink. `records_in` and
     `records_out` count rows of the subtask's inputs and edges, in its last report.
@@ -71,17 +71,17 @@ class StageReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 def row_column(number: int) -> str:
-    """Return the name of the column of an edge's rows, or of an input's."""
+    """Return the name of the column for the rows of edge or input `number`."""
     return f"row{number}"
 
 
 def edge_numbers(edges: Sequence[JobEdge]) -> tuple[int, ...]:
-    """Return the numbers of a vertex's outgoing edges: of a single one that of its input, which reads it as it is."""
+    """Return the numbers of a vertex's outgoing edges; a single edge has the number of the input that reads it."""
     return (edges[0].input_number,) if len(edges) == 1 else tuple(range(len(edges)))
 
 
 def stage_schema(edges: Mapping[int, EdgeForm]) -> pa.Schema:
-    """Return the columns of a stage with these outgoing edges, by number."""
+    """Return the schema of a stage with these outgoing edges, by number."""
     return pa.schema(
         [
             pa.field(EDGE, pa.int32()),
@@ -95,12 +95,12 @@ def stage_schema(edges: Mapping[int, EdgeForm]) -> pa.Schema:
 
 
 class StageRows:
-    """Gathers the rows of one subtask until Spark takes them."""
+    """Collects the output rows of one subtask until Spark takes them."""
 
     def __init__(
         self, edges: Mapping[int, EdgeForm], subtask_index: int, vertex_number: int = 0
     ) -> None:
-        """`vertex_number`: of its vertex in the job, so that no two producers of a job have a place in common."""
+        """Set `vertex_number`, the vertex's number in the job, which makes row numbers unique among producers."""
         self._edges: Final = edges
         self._schema: Final = stage_schema(edges)
         self._subtask_index: Final = subtask_index
@@ -112,7 +112,10 @@ class StageRows:
         self.record_count = 0
 
     def writer(self, edge: int, select: "ChannelSelector | int") -> Callable[[RecordBatch], None]:
-        """Return what takes the rows of an edge. `select`: the consumers' subtasks, or the number of all of them."""
+        """Return a function that takes the rows of an edge.
+
+        `select` chooses the consumer's subtask for each row; a number sends all rows to that many subtasks.
+        """
         rows = self._edges[edge]
         if isinstance(rows, PackedRows):
             packer = _Packer(select, partial(self._add_packed, edge))
@@ -141,7 +144,7 @@ class StageRows:
         self._append(1, columns)
 
     def take(self, *, is_end: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield whole batches of what was gathered; at the end, all that is left."""
+        """Yield full batches of the collected rows; at the end, all that are left."""
         if is_end:
             for packer in self._packers:
                 packer.flush()
@@ -205,7 +208,7 @@ class StageRows:
 
 
 class _Packer:
-    """Gathers the rows of an edge, deals them to the consumers' subtasks, and hands many at a time to `add`."""
+    """Collects the rows of an edge, splits them by the consumers' subtasks, and passes many at a time to `add`."""
 
     def __init__(self, select: "ChannelSelector | int", add: Callable[..., None]) -> None:
         self._select: Final = select
@@ -215,7 +218,7 @@ class _Packer:
         self._row_count = self._byte_count = 0
 
     def write(self, batch: RecordBatch) -> None:
-        """Take rows. RecordTypeError where a record does not fit its type, whatever a user's partitioner raises."""
+        """Add rows. RecordTypeError if a record does not match its type; errors of the user's partitioner."""
         columns = batch.columns()
         if not isinstance(self._select, int):
             self._subtasks.append(self._select.channels_of(batch))
@@ -226,7 +229,7 @@ class _Packer:
             self.flush()
 
     def flush(self) -> None:
-        """Hand on all that is held."""
+        """Pass on all rows that are held."""
         if not self._held:
             return
         rows = concat_batches(self._held)
@@ -248,7 +251,7 @@ class _Packer:
                 start += count
 
     def _hand_on(self, arrow: pa.RecordBatch, subtasks: Iterable[int], *, is_keyed: bool) -> None:
-        """Hand on rows in pieces of about `_PACKED_BYTES_MAX`: whole batches may be larger."""
+        """Pass on rows in pieces of about `_PACKED_BYTES_MAX`; whole batches may be larger."""
         step = max(1, arrow.num_rows * _PACKED_BYTES_MAX // max(1, arrow.nbytes))
         for start in range(0, arrow.num_rows, step):
             self._add(arrow.slice(start, step), subtasks, is_keyed=is_keyed)

@@ -1,7 +1,7 @@
-"""StageTask: one subtask of a stage: ordered rows in, the vertex's operators, rows out.
+"""StageTask: runs the operators of one subtask of a stage over ordered rows.
 
-Rows of a keyed input are sorted by key hash, then by time. The operators get all whole runs of equal hashes that are
-in one batch at once, so that the state of the keys of a batch, and of one more, is held at a time.
+Rows of a keyed input are sorted by key hash, then by time. The operators get all complete runs of equal hashes that are
+in one batch at once, so that only the state of one batch's keys, and of one more key, is held at a time.
 Source: Flink BatchExecutionKeyedStateBackend, MultiInputSortingDataInput.
 """
 
@@ -62,18 +62,18 @@ from headrace.task.metrics import TaskCounters
 from headrace.task.user_payloads import find_modules, load_specs, load_types
 
 COMMIT_ID: Final = 1
-"""The checkpoint id of a BATCH job's only commit."""
+"""Checkpoint id of the single commit of a BATCH job."""
 _WAIT_MAX_MS: Final = 100.0
 _KEYED_ROWS_MAX: Final = 8_192
-"""Rows of one batch of a keyed input: of so many the keys' state is held at a time."""
+"""Rows in one batch of a keyed input; it bounds the number of keys whose state is held at a time."""
 _COLUMNS_MAX: Final = 65_536
-"""Rows of such a batch where the operator keeps them in columns."""
+"""Rows in such a batch if the operator keeps them in columns."""
 _LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 
 
 @dataclass(frozen=True)
 class StageEdge:
-    """An outgoing edge, with what its rows are dealt by."""
+    """An outgoing edge, with the selector of its consumers."""
 
     edge: JobEdge
     consumer_parallelism: int
@@ -82,11 +82,11 @@ class StageEdge:
 
 @dataclass(frozen=True)
 class StageSpec:
-    """All that the subtasks of a vertex are given. `splits`: events to the source, by subtask.
+    """Description of a vertex for its subtasks. `splits`: events for the source, by subtask.
 
     `collects`: operators whose events go to the driver; `reports`: whether the driver reads this stage's reports.
-    `as_columns`: outgoing edges whose rows Spark itself reads, as columns.
-    `reads_dataframe`: its input is a DataFrame's rows, and not those of edges. `vertex_number`: its own of the job.
+    `as_columns`: outgoing edges whose rows Spark itself reads, as columns. `reads_dataframe`: whether the input is a
+    DataFrame's rows instead of edges. `vertex_number`: its number in the job.
     """
 
     job_id: JobId
@@ -104,7 +104,7 @@ class StageSpec:
 
 
 class _Listener:
-    """Implements TaskListener: keeps the events of collect sinks; a source has all its splits from the start."""
+    """TaskListener that keeps the events of collect sinks; a source has all its splits from the start."""
 
     def __init__(self, collects: frozenset[OperatorId]) -> None:
         self._collects: Final = collects
@@ -123,7 +123,7 @@ class _Listener:
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
     ) -> None:
-        """Spark knows."""
+        """Do nothing: Spark tracks the state."""
 
     def checkpoint_acknowledged(
         self,
@@ -144,7 +144,7 @@ class _Listener:
         raise AssertionError("there are no checkpoints in BATCH mode")
 
     def data_ended(self, attempt_id: ExecutionAttemptId) -> None:
-        """Spark knows."""
+        """Do nothing: Spark tracks the end."""
 
     def check_producer(
         self,
@@ -152,7 +152,7 @@ class _Listener:
         partition_id: ResultPartitionId,
         answer: AnswerVerdict,
     ) -> None:
-        raise AssertionError("a stage reads no partitions of tasks")
+        raise AssertionError("a stage does not read result partitions")
 
 
 def edge_forms(
@@ -161,7 +161,7 @@ def edge_forms(
     edges: Sequence[JobEdge],
     as_columns: frozenset[IntermediateDataSetId] = frozenset(),
 ) -> dict[int, EdgeForm]:
-    """Return the forms of the rows of a vertex's outgoing edges, by number; `types` belong to its operators.
+    """Return the row formats of a vertex's outgoing edges, by number; `types` belong to its operators.
 
     `as_columns`: edges whose rows Spark itself reads; other rows are packed.
     """
@@ -179,9 +179,9 @@ def _columns_of(edge: JobEdge, vertex: JobVertex, types: Sequence[OperatorTypes]
 
 
 class StageTask:
-    """Drives the chain of one subtask. `attempt_number` differs from that of every other attempt.
+    """Runs the chain of one subtask. `attempt_number` differs from that of every other attempt.
 
-    `external_resources`: those that Spark keeps for it, addresses by name.
+    `external_resources`: addresses by name of the resources that Spark reserved for it.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class StageTask:
         clock = SystemClock()
         self._timers: Final = MailboxTimers(clock)
         self._listener: Final = _Listener(spec.collects)
-        # The same for every attempt of a subtask, so that rows are dealt as they were.
+        # The same seed for every attempt of a subtask, so that rows go to the same consumers.
         directory = _local_directory(subtask_index)
         own_random = SeededRandom(f"{spec.job_id}-{vertex.vertex_id}-{subtask_index}")
         self._environment = TaskEnvironment(
@@ -227,7 +227,7 @@ class StageTask:
         self._rows = StageRows({}, subtask_index)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take all input and yield all output."""
+        """Consume all input and yield all output."""
         spec, vertex = self._spec, self._spec.vertex
         find_modules(self._environment.settings)
         payloads = VertexPayloads.of(vertex, tuple(one.edge for one in spec.edges))
@@ -280,9 +280,9 @@ class StageTask:
         yield from rows.take(is_end=True)
 
     def counts(self) -> tuple[int, int, dict[str, float], tuple[str, ...]]:
-        """Return how many records came in and went out, the metrics of the operators, and which are users' counters.
+        """Return the records in and out, the operators' metrics, and the names of users' counters among them.
 
-        What a source reads did not come in: nobody sent it.
+        Rows that a source reads do not count as records in.
         """
         chain = self._chain
         if chain is None:
@@ -297,7 +297,7 @@ class StageTask:
         return records_in, self._rows.record_count, metrics, counters
 
     def located(self, error: BaseException) -> BaseException:
-        """Return `error` with the place of the function that it comes from."""
+        """Return `error`, with the name of the failed function if it is user code."""
         if isinstance(error, UserCodeError) and self._chain is not None:
             return self._chain.blame(error)
         return error
@@ -318,7 +318,7 @@ class StageTask:
 
     def _selector(self, edge: StageEdge) -> ChannelSelector | int:
         kind = edge.edge.partitioner.kind
-        # Where all rows have one way to go, only a user's partitioner is asked, for what it raises.
+        # If all rows go to one subtask, only a user's partitioner is called, for the errors it raises.
         is_only_one = edge.consumer_parallelism == 1 and kind is not PartitionerKind.CUSTOM
         if kind is PartitionerKind.BROADCAST or is_only_one:
             return edge.consumer_parallelism
@@ -352,7 +352,7 @@ class StageTask:
     def _feed(
         self, chain: OperatorChain, types: OperatorTypes, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[None]:
-        """Hand over rows without a key as they come, and those with one, in order, behind them."""
+        """Pass rows without a key to the chain as they arrive, then those with a key in order."""
         for arrow in batches:
             self._check_subtask(arrow)
             for index, input_number in enumerate(arrow.column(EDGE).to_pylist()):
@@ -413,7 +413,7 @@ class StageTask:
         self._let_chain_work(chain)
 
     def _let_chain_work(self, chain: OperatorChain) -> None:
-        """Run mail and timers, until the chain can take input again."""
+        """Run mail and timers until the chain can take input again."""
         self._run_mail()
         while not chain.can_take_input:
             self._wait()
@@ -429,7 +429,7 @@ class StageTask:
         self._run_mail()
 
     def _check_subtask(self, arrow: pa.RecordBatch) -> None:
-        """Refuse rows of another subtask: a plan that Spark changed would mix up keys in silence."""
+        """Refuse rows of another subtask: if Spark changed the plan, keys would be mixed up silently."""
         subtasks = int32_column(arrow.column(RECEIVER))
         assert (subtasks == self._subtask_index).all(), (
             f"partition {self._subtask_index} got rows of subtasks {sorted(set(subtasks.tolist()))}"
@@ -437,13 +437,13 @@ class StageTask:
 
 
 def _local_directory(subtask_index: int) -> str | None:
-    """Return Spark's folder for files of this executor, another one for the next subtask; None where there is none."""
+    """Return Spark's local directory for this subtask, chosen in turn; None if there is none."""
     folders = [one for one in os.environ.get(_LOCAL_DIRECTORIES_VARIABLE, "").split(",") if one]
     return folders[subtask_index % len(folders)] if folders else None
 
 
 class _OwnSubtask:
-    """A ChannelSelector of a forward edge: everything to the consumer's subtask of the same index."""
+    """ChannelSelector of a forward edge: sends all rows to the consumer's subtask with the same index."""
 
     is_broadcast = False
     deals_rows = False

@@ -1,1 +1,1 @@
-"""The operators of one task: their wiring, outputs, initial state and reads of it."""
+"""The operators of one task: wiring, outputs, initial state and state reads."""

@@ -73,11 +73,11 @@ class StateInitializer:
         self._environment: Final = environment
 
     def states_of(self, operator: ChainedOperator, types: OperatorTypes) -> OperatorStateHandler:
-        """Return the states of an operator, as they were or empty, for its key groups."""
+        """Return the states of an operator for its key groups, restored or empty."""
         environment, operator_id = self._environment, operator.operator_id
         vertex, restore = environment.vertex, environment.restore
         if restore is not None and operator_id not in restore.operators:
-            # New in the program: a source, say, must begin, and not go on with no splits.
+            # New in the program: a source, for example, must start anew instead of resuming without splits.
             restore = None
         subtask_index = environment.attempt_id.subtask_index
         return OperatorStateHandler(
@@ -94,7 +94,7 @@ class StateInitializer:
         )
 
     def watermarks_of(self, operator_id: OperatorId) -> Iterator[tuple[int, int]]:
-        """Return the watermarks that `watermark_chunk` stored of an operator and its output; none by settings."""
+        """Return the stored watermarks of an operator and its output; none if the settings disable it."""
         restore = self._environment.restore
         if restore is None or not self._environment.settings.get_option(RESTORE_WATERMARKS):
             return
@@ -123,7 +123,7 @@ class FrozenOperator:
 class OperatorChain:
     """Builds, opens, finishes and closes the operators of a vertex.
 
-    `head` is fed by the task; everything behind it is reached through outputs. `types` and `specs` belong to the
+    The task feeds `head`; all other operators are reached through outputs. `types` and `specs` belong to the
     vertex's operators, `writers` to the environment's outputs, in their order.
     """
 
@@ -154,7 +154,7 @@ class OperatorChain:
         self._operators: dict[OperatorId, Operator] = {
             operator_id: create(spec) for operator_id, spec in zip(ids, specs, strict=True)
         }
-        # Asked before each batch: of most operators the answer is known.
+        # Checked before each batch; most operators always take input.
         self._refusing = [
             operator
             for operator in self._operators.values()
@@ -174,7 +174,7 @@ class OperatorChain:
         self._paced: list[PacedRows] = []
         restore = environment.restore
         self.is_finished = restore is not None and restore.is_finished
-        """True if the operators had finished when the restored checkpoint was taken: none is opened again."""
+        """True if the operators had finished in the restored checkpoint, so that none is opened again."""
         self.head_id = vertex.operators[0].operator_id
         self._end = ChainEnd(
             [(operator, self._outputs[key]) for key, operator in self._operators.items()]
@@ -184,12 +184,12 @@ class OperatorChain:
 
     @property
     def head(self) -> Operator:
-        """The operator that the task feeds."""
+        """Operator that the task feeds."""
         return self._operators[self.head_id]
 
     @property
     def head_output(self) -> OperatorOutput:
-        """The head's output."""
+        """Output of the head operator."""
         return self._outputs[self.head_id]
 
     def send_to(
@@ -198,12 +198,12 @@ class OperatorChain:
         write: Callable[[RecordBatch], None],
         side_output_tag: str | None = None,
     ) -> None:
-        """Hand an operator's output to `write` too; before `open`."""
+        """Also pass an operator's output to `write`. Call before `open`."""
         blame = self._blame_record(self._described[operator_id])
         self._outputs[operator_id].add_target(WrittenTarget(write, blame), side_output_tag)
 
     def prepared_effects(self, checkpoint_id: int) -> dict[OperatorId, Sequence[Committable]]:
-        """Return the effects of sinks that are to be committed, after `finish`, where no checkpoint carries them."""
+        """Return the effects of sinks to commit after `finish`, if no checkpoint carries them."""
         return {
             described.operator_id: self._operators[described.operator_id].snapshot_state(
                 checkpoint_id
@@ -223,19 +223,19 @@ class OperatorChain:
         return any(rows.is_amid_batch for rows in self._paced)
 
     def go_on_with_batch(self) -> None:
-        """Process the next part of it."""
+        """Process the next part of the current batch."""
         for rows in self._paced:
             if rows.is_amid_batch:
                 rows.go_on()
 
     def rows_wanted(self) -> int:
-        """Limit of rows that a source at the head should emit at once, as a checkpoint waits for emitted rows."""
+        """Return the most rows that a source at the head should emit at once; a checkpoint waits for emitted rows."""
         limits = [wanted.rows() for wanted in self._wanted]
         limits += [rows.rows_wanted for rows in self._paced]
         return min(limits, default=UNLIMITED_ROWS)
 
     def open(self) -> None:
-        """Open from tail to head, so that none emits into an operator that is not open; then restore watermarks."""
+        """Open from tail to head, so that none emits into an operator that is not open, then restore watermarks."""
         if self.is_finished:
             return
         for described in reversed(self._environment.vertex.operators):
@@ -246,17 +246,17 @@ class OperatorChain:
         self._restore_watermarks()
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
-        """Let every operator emit what belongs before the barrier, head to tail."""
+        """Let every operator emit rows that belong before the barrier, head to tail."""
         for operator_id, operator in self._operators.items():
             operator.prepare_snapshot_pre_barrier(checkpoint_id, self._outputs[operator_id])
 
     def emit_held(self) -> None:
-        """Let every operator emit the rows that it holds back, head to tail: none may follow the end of the data."""
+        """Let every operator emit the rows that it holds back, head to tail, before the end of the data."""
         for operator_id, operator in self._operators.items():
             operator.emit_held(self._outputs[operator_id])
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenOperator]:
-        """Take the synchronous part of a checkpoint, tail to head."""
+        """Freeze the operators' states for a checkpoint, tail to head; the synchronous part."""
         frozen: list[FrozenOperator] = []
         for described in reversed(self._environment.vertex.operators):
             operator_id = described.operator_id
@@ -269,13 +269,13 @@ class OperatorChain:
         return frozen
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that a checkpoint is published."""
+        """Record that a checkpoint is published."""
         for operator_id, states in self._states.items():
             states.checkpoint_completed(checkpoint_id)
             self._operators[operator_id].notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note that a checkpoint failed."""
+        """Record that a checkpoint failed."""
         for operator_id, states in self._states.items():
             states.checkpoint_aborted(checkpoint_id)
             self._operators[operator_id].notify_checkpoint_aborted(checkpoint_id)
@@ -304,30 +304,30 @@ class OperatorChain:
         return all(operator.can_take_input for operator in self._refusing)
 
     def finish(self) -> bool:
-        """Let every operator emit what it still holds, after MAX_WATERMARK.
+        """Let every operator emit its remaining rows, after MAX_WATERMARK.
 
-        False if one still waits for results; call again when the task was woken.
+        Returns False if an operator still waits for results; call again when the task was woken.
         """
         return self._end.proceed()
 
     def stop_mail(self) -> None:
-        """Drop further mail of operators to themselves: all rows were emitted, and none may follow.
+        """Drop further mail of operators to themselves, because no rows may follow.
 
-        Where the data ended without a drain, what such mail is about lies in the states, and so in the savepoint.
+        If the data ended without a drain, the work of such mail is in the states, and so in the savepoint.
         """
         self._takes_mail = False
 
     def emit_end_of_time(self) -> None:
-        """Send the last watermark from the head (sources; others receive it)."""
+        """Send the last watermark from the head. Only for sources; other tasks receive it."""
         self.head_output.emit_watermark(MAX_WATERMARK)
 
     def pass_latency_marker(self, operator_id: OperatorId, marker: LatencyMarker) -> None:
-        """Report the age of a marker that comes to an operator, and send it on from there."""
+        """Report the age of a marker that reaches an operator, and send it on from there."""
         self._latencies[operator_id].report(marker, self._environment.clock.now_ms())
         self._outputs[operator_id].emit_latency_marker(marker)
 
     def close(self) -> None:
-        """Close every operator, whatever the others do; the first error is raised at the end."""
+        """Close every operator, even after errors; the first error is raised at the end."""
         first_error: BaseException | None = None
         for closed in (*self._operators.values(), *self._states.values()):
             try:
@@ -338,7 +338,7 @@ class OperatorChain:
             raise first_error
 
     def deliver_event(self, operator_id: OperatorId, payload: bytes) -> None:
-        """Hand an event of a coordinator to its operator."""
+        """Pass an event of a coordinator to its operator."""
         self._operators[operator_id].handle_event(payload)
 
     def read_operator(self, operator_id: OperatorId) -> ReadOperator:
@@ -349,14 +349,14 @@ class OperatorChain:
         """Return the metrics of each operator as `<operator name>.<metric>`, and their latencies by operator id."""
         values: dict[str, float] = LatencyStats.snapshot_of(self._environment.metrics)
         for described in self._environment.vertex.operators:
-            # The user's own metrics win where one is called like one of the runtime's.
+            # The user's own metrics win if they have the name of a runtime metric.
             for group in (self._io[described.operator_id], self._metrics[described.operator_id]):
                 for name, value in group.snapshot().items():
                     values[f"{described.name}.{name}"] = value
         return values
 
     def user_counters(self) -> tuple[str, ...]:
-        """Return the names, among those of the snapshot, of counters that functions of the user's made."""
+        """Return the names of counters in `metrics_snapshot` that user functions created."""
         return tuple(
             f"{described.name}.{name}"
             for described in self._environment.vertex.operators
@@ -372,7 +372,7 @@ class OperatorChain:
         }
 
     def blame(self, error: UserCodeError) -> UserCodeError:
-        """Return `error` with the location of its operator's function where the traceback held none."""
+        """Return `error`, with its operator's location if the traceback has none."""
         if error.location != UNKNOWN_LOCATION:
             return error
         for described in self._described.values():
@@ -382,9 +382,9 @@ class OperatorChain:
 
     @property
     def _paces_source(self) -> bool:
-        """True if batches of the head pass in parts: batches of a gate are split before the head.
+        """True if a source's batches are passed on in parts; batches of a gate are split before the head.
 
-        In BATCH mode nothing waits for the task between two parts.
+        In BATCH mode no mail waits for the task between two parts.
         """
         is_paced = self.is_per_record and not runs_in_batch(self._environment.settings)
         return isinstance(self.head, SourceOperator) and is_paced
@@ -410,7 +410,7 @@ class OperatorChain:
                 self._timers,
                 self._counters,
                 self._blame_record(self._described[source_id]),
-                # How long a result lies until its consumers start is no latency.
+                # The storage time of a result before its consumers start is no latency.
                 None if is_blocking else self._environment.random,
             )
             self._outputs[source_id].add_target(target, output.edge.side_output_tag)

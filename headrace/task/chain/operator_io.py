@@ -1,7 +1,7 @@
-"""OperatorIo: what goes into each operator of a chain and what comes out of it, as metrics beside the user's own.
+"""OperatorIo: metrics of the input and output of each operator of a chain.
 
-Nothing is counted for it: outputs count rows and know their watermark, and who reads the metrics looks at them. Rows of
-a side output are not among them. Source: Flink OperatorIOMetricGroup.
+Nothing is counted for them: outputs count rows and know their watermark, and reading a metric reads those. Rows of a
+side output are not included. Source: Flink OperatorIOMetricGroup.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ def operator_io_groups(
     counters: TaskCounters,
     clock: Clock,
 ) -> dict[OperatorId, MetricGroup]:
-    """Return a group of its own for each operator; the rows that its head takes are those of the task."""
+    """Return a metric group for each operator; the head's input rows are those of the task."""
     groups: dict[OperatorId, MetricGroup] = {}
     for position, described in enumerate(vertex.operators):
         operator_id = described.operator_id
@@ -54,7 +54,7 @@ def operator_io_groups(
 
 
 def register_fired_timers(group: MetricGroup, operators: Iterable[Operator]) -> None:
-    """Register how many timers of a task have fired, in its group; not where no operator has any."""
+    """Register the number of fired timers of a task in its group, if any operator has timers."""
     timed = [operator for operator in operators if isinstance(operator, TimedOperator)]
     if timed:
         _register(
@@ -81,7 +81,7 @@ def _rows_of(outputs: Sequence[OperatorOutput]) -> int:
 
 
 def _known(watermark_ms: int) -> int:
-    """Return a watermark; LookupError, which leaves the gauge out, before there is one."""
+    """Return a watermark. LookupError, which omits the gauge, if there is none yet."""
     if watermark_ms == MIN_TIMESTAMP:
         raise LookupError("there is no watermark yet")
     return watermark_ms

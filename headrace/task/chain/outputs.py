@@ -31,46 +31,46 @@ from headrace.task.metrics import TaskCounters
 from headrace.task.paced_rows import PacedRows
 
 _MEMORY: Final = 0.5
-"""Weight of a batch against the next one."""
+"""Weight of a batch relative to the next one."""
 
 
 class Target(Protocol):
-    """Target of an operator's main or side output.
+    """Receiver of an operator's main or side output.
 
-    `makes_columns`: rows become columns before `receive` returns, so that later changes of them have no effect.
-    `reads_rows`: rows are read as Python values.
+    `makes_columns`: rows are converted to columns before `receive` returns, so that later changes to them have no
+    effect. `reads_rows`: rows are read as Python values.
     """
 
     makes_columns: bool
     reads_rows: bool
 
     def receive(self, batch: RecordBatch) -> None:
-        """Take rows (num_rows >= 1)."""
+        """Process rows (num_rows >= 1)."""
         ...
 
     def receive_watermark(self, timestamp_ms: int) -> None:
-        """Take a watermark that grew."""
+        """Process a watermark, which is larger than the previous one."""
         ...
 
     def receive_status(self, is_idle: bool) -> None:
-        """Take a change of idleness."""
+        """Process a change of idleness."""
         ...
 
     def receive_latency_marker(self, marker: LatencyMarker) -> None:
-        """Take a latency marker, in its place among the rows."""
+        """Process a latency marker, at its position among the rows."""
         ...
 
 
 class OperatorOutput:
-    """The Output that one operator holds: filters empty batches and stale watermarks, then serves its targets.
+    """Output of one operator: drops empty batches and stale watermarks, and passes the rest to its targets.
 
-    Where several targets get the same rows, each has rows of its own, unless `reuses_objects`: user code behind one
-    may change them. Writers are served first: they make columns at once, and so need no copy.
+    If several targets get the same rows, each gets a copy, unless `reuses_objects`: user code behind one
+    may change them. Writers are served first: they convert rows to columns at once, and so need no copy.
 
-    Side outputs are streams of their own, so that all targets get every watermark. `check_interrupted` raises if the
-    task is to stop, which a function that emits forever would not notice otherwise.
-    A latency marker goes to one target, drawn from `random`. In BATCH mode (`is_batch`) event time stands still until
-    its end, so that no record is late.
+    Side outputs are separate streams, so all targets get every watermark. `check_interrupted` raises if the
+    task must stop, which a function that emits forever would not notice otherwise.
+    A latency marker goes to one target, drawn from `random`. In BATCH mode (`is_batch`) event time does not advance
+    until its end, so that no record is late.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class OperatorOutput:
         if self._is_idle:
             if timestamp_ms != MAX_WATERMARK:
                 return
-            # The end of event time must not be swallowed by an idle output.
+            # The end of event time must also be sent by an idle output.
             self.emit_status(False)
         self.watermark = timestamp_ms
         for target in self._all:
@@ -139,7 +139,10 @@ class OperatorOutput:
                 target.receive_status(is_idle)
 
     def emit_latency_marker(self, marker: LatencyMarker) -> None:
-        """Send a latency marker one way; it ends where nothing follows. Source: Flink BroadcastingOutputCollector."""
+        """Send a latency marker to one target, or drop it if there is none.
+
+        Source: Flink BroadcastingOutputCollector.
+        """
         if self._all:
             self._random.choice(self._all).receive_latency_marker(marker)
 
@@ -162,24 +165,24 @@ class ChainedTarget:
         self._pass_marker = pass_marker
 
     def receive(self, batch: RecordBatch) -> None:
-        """Hand the batch over by reference."""
+        """Pass the batch to the operator by reference."""
         self._process_batch(batch, self._output)
 
     def receive_watermark(self, timestamp_ms: int) -> None:
-        """Let the operator fire timers and forward."""
+        """Let the operator fire timers and forward the watermark."""
         self._operator.process_watermark(timestamp_ms, self._output)
 
     def receive_status(self, is_idle: bool) -> None:
-        """Let the operator forward."""
+        """Let the operator forward the change."""
         self._operator.process_status(is_idle, self._output)
 
     def receive_latency_marker(self, marker: LatencyMarker) -> None:
-        """Pass the marker on."""
+        """Pass on the marker."""
         self._pass_marker(marker)
 
 
 class PacedTarget:
-    """Calls the next operator behind a source with parts of batches, for chains with per-record functions."""
+    """Passes parts of a source's batches to the next operator, for chains with per-record functions."""
 
     makes_columns = False
 
@@ -199,9 +202,9 @@ class PacedTarget:
 
 
 class WrittenTarget:
-    """Hands rows to `write`, which makes columns of them; there are no markers between them.
+    """Passes rows, without markers between them, to `write`, which converts them to columns.
 
-    What `write` refuses is blamed on the operator that made the rows.
+    Errors of `write` name the operator that made the rows.
     """
 
     makes_columns = True
@@ -219,24 +222,24 @@ class WrittenTarget:
         """Write the rows."""
         try:
             self._write(batch)
-        except USER_EXCEPTIONS as error:  # of pickling, and of a partitioner
+        except USER_EXCEPTIONS as error:  # from pickling or a partitioner
             raise self._blame(error) from error
 
     def receive_watermark(self, timestamp_ms: int) -> None:
-        """Drop it: readers know the end of event time by the end of the rows."""
+        """Drop the watermark: for readers, the end of the rows is the end of event time."""
 
     def receive_status(self, is_idle: bool) -> None:
-        """Drop it."""
+        """Drop the change."""
 
     def receive_latency_marker(self, marker: LatencyMarker) -> None:
-        """Drop it."""
+        """Drop the marker."""
 
 
 class NetworkTarget:
-    """Writes to a record writer, and flushes it `hold_ms` after the first element that waits in it.
+    """Writes to a record writer, and flushes it `hold_ms` after the first element that it holds back.
 
-    Rows become columns here, so that a record which does not fit its declared type is blamed on the operator that
-    made it. Latency markers go to a channel drawn from `random`; without one they end here.
+    Rows are converted to columns here, so that a record which does not fit its declared type is reported for the
+    operator that made it. Latency markers go to a channel drawn from `random`; without it they are dropped.
     """
 
     makes_columns = True
@@ -258,7 +261,7 @@ class NetworkTarget:
         self._is_flush_scheduled = False
 
     def receive(self, batch: RecordBatch) -> None:
-        """Partition and write."""
+        """Partition and write the rows."""
         try:
             batch.columns()
         except USER_EXCEPTIONS as error:  # records are pickled by their own classes
@@ -268,18 +271,18 @@ class NetworkTarget:
         self._schedule_flush()
 
     def receive_watermark(self, timestamp_ms: int) -> None:
-        """Write in band."""
+        """Write the watermark between the rows."""
         self._counters.output_watermark = timestamp_ms
         self._writer.emit_marker(Watermark(timestamp_ms))
         self._schedule_flush()
 
     def receive_status(self, is_idle: bool) -> None:
-        """Write in band."""
+        """Write the change between the rows."""
         self._writer.emit_marker(WatermarkStatus(is_idle))
         self._schedule_flush()
 
     def receive_latency_marker(self, marker: LatencyMarker) -> None:
-        """Write in band, to one of the channels."""
+        """Write the marker between the rows of one channel."""
         if self._random is not None:
             channel = self._random.randrange(self._writer.partition.subpartition_count)
             self._writer.emit_latency_marker(marker, channel)
@@ -305,7 +308,7 @@ class NetworkTarget:
 
 
 def with_private_rows(batch: RecordBatch) -> RecordBatch:
-    """Return the records in a batch with rows of its own; records that cannot be changed are shared."""
+    """Return a batch with copies of its records; immutable records are shared."""
     if is_unchanging_type(batch.batch_type.value_type):
         return batch
     if batch.is_columnar:
@@ -315,15 +318,15 @@ def with_private_rows(batch: RecordBatch) -> RecordBatch:
 
 
 class ChainEnd:
-    """Ends a chain from head to tail: each operator's last rows pass through those behind it."""
+    """Ends a chain from head to tail: each operator's last rows pass through the operators after it."""
 
     def __init__(self, operators: Sequence[tuple[Operator, Output]]) -> None:
         self._operators = operators
         self._index = 0
-        self._is_input_ended = True  # the head's, by the task
+        self._is_input_ended = True  # the task ends the head's input
 
     def proceed(self) -> bool:
-        """Finish operators until one is not drained yet (False) or all have finished (True)."""
+        """Finish operators until one is not drained yet (return False) or all have finished (return True)."""
         while self._index < len(self._operators):
             operator, output = self._operators[self._index]
             if not self._is_input_ended:
@@ -338,7 +341,7 @@ class ChainEnd:
 
 
 class RowsWanted:
-    """Learns from the latest batches the share of a source's rows that come to a writer at the end of its chain.
+    """Estimates from the latest batches the share of a source's rows that reach a writer at the end of its chain.
 
     A checkpoint waits for the rows that a source has emitted, so that a slow consumer wants few rows. If filters or
     aggregations lie between source and network, only some of its rows reach the network, and it may emit more.
@@ -353,7 +356,7 @@ class RowsWanted:
         self._arrived_lately = 0.0
 
     def rows(self) -> int:
-        """Return the limit of rows that the source emits at once, so that the writer gets no more than wanted."""
+        """Return the most rows for the source to emit at once, so that the writer gets no more than wanted."""
         wanted = self._writer.rows_wanted
         if wanted >= UNLIMITED_ROWS:
             return UNLIMITED_ROWS
@@ -364,5 +367,5 @@ class RowsWanted:
             self._emitted_lately += emitted - self._emitted_before
             self._arrived_lately += arrived - self._arrived_before
             self._emitted_before, self._arrived_before = emitted, arrived
-        # At least one row counts as arrived: a filter may drop all of the latest batches, and not the next ones.
+        # At least one row counts as arrived: a filter may drop all of the latest batches, but not the next ones.
         return int(wanted * max(1.0, self._emitted_lately / max(1.0, self._arrived_lately)))

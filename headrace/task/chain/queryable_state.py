@@ -1,4 +1,4 @@
-"""QueryableState: the states of a running task, read by its own thread in mails between two batches.
+"""QueryableState: reads the states of a running task on its own thread, in mails between two batches.
 
 The first mail freezes the requested state, as a checkpoint does, so that all further mails see the same moment. Each
 mail examines a bounded number of rows and appends the next one to the mailbox, so that a batch waits for one mail of a
@@ -54,13 +54,13 @@ StateOutcome = StateReadResult | StateReadError
 
 @dataclass(frozen=True)
 class ReadOperator:
-    """An operator of a running task whose state is read; one that finished before a restore has no states."""
+    """An operator of a running task whose state is read. `states` is None if it had finished before a restore."""
 
     operator: Operator
     states: OperatorStateHandler | None
 
     def live_sources(self) -> Sequence[LiveSource]:
-        """Return its states."""
+        """Return the operator's states."""
         return () if self.states is None else self.states.live_sources()
 
 
@@ -71,7 +71,7 @@ class StateRead:
     operator_id: OperatorId
     query: StateQuery
     answer: Callable[[StateOutcome], None]
-    # Set by whoever asked, read by the mailbox: one assignment, nothing to lock.
+    # Set by the caller, read by the mailbox: a single assignment needs no lock.
     is_given_up: bool = False
 
 
@@ -84,7 +84,7 @@ class QueryableState:
         clock: Clock,
         mail: Callable[[Mail], bool],
     ) -> None:
-        """Create one per task. `mail` appends a mail to the mailbox."""
+        """Set up the reads of one task. `mail` appends a mail to the mailbox."""
         self._operator: Final = operator
         self._clock: Final = clock
         self._mail: Final = mail
@@ -100,7 +100,7 @@ class QueryableState:
         self._step(running, lambda: running.open(self._operator(read.operator_id)))
 
     def close(self) -> None:
-        """Release frozen state and answer open requests: the task ends."""
+        """Release frozen state and answer open requests, because the task ends."""
         for running in list(self._running):
             self._end(running)
             reason = "it ended while it was being read"
@@ -119,7 +119,7 @@ class QueryableState:
         except StateReadError as error:
             outcome = error
         except USER_EXCEPTIONS as error:
-            # Of values of the user's: the task goes on, whatever they do when they are shown.
+            # An error of the user's values: the task goes on, whatever they raise when they are shown.
             outcome = StateNotShowableError(running.state_name, f"{type(error).__name__}: {error}")
         if outcome is None:
             self._mail(lambda: self._step(running, _nothing))
@@ -141,7 +141,7 @@ class _OpenState:
 
 
 class _RowAnswer:
-    """Rows that were gathered for an answer."""
+    """Rows collected for an answer."""
 
     def __init__(self, query: RowsQuery) -> None:
         self._query: Final = query
@@ -169,10 +169,10 @@ class _RowAnswer:
         return limit
 
     def by_life(self, table: pa.Table, expired_until_ms: int | None) -> pa.Table:
-        """Return the rows with a column that says which have expired, or only those that have not."""
+        """Return the rows with a column that marks expired ones, or only those that have not expired."""
         is_expired = np.zeros(table.num_rows, dtype=np.bool_)
         if expired_until_ms is not None and LAST_ACCESS in table.column_names:
-            # Without a time they live from the restore on.
+            # Rows without a time live from the restore on.
             accesses = table.column(LAST_ACCESS)
             last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
             is_expired = (last <= expired_until_ms) & accesses.is_valid().to_numpy()
@@ -182,7 +182,7 @@ class _RowAnswer:
 
 
 class _RunningRead:
-    """A running read, which goes on over several mails."""
+    """A state read in progress over several mails."""
 
     def __init__(self, read: StateRead, clock: Clock) -> None:
         self.read: Final = read
@@ -200,13 +200,13 @@ class _RunningRead:
 
     @property
     def state_name(self) -> str:
-        """The state that is being read, for errors."""
+        """Name of the state that is being read, for errors."""
         present = [one.source.name for one in self._states if not one.is_over]
         query = self.read.query
         return present[0] if present else query.state if isinstance(query, RowsQuery) else ""
 
     def open(self, operator: ReadOperator) -> None:
-        """Freeze the requested state. StateKeyMismatchError."""
+        """Freeze the requested state. StateKeyMismatchError if the keys do not fit it."""
         sources = operator.live_sources()
         self._infos = tuple(map(_info, sources))
         self._watermark_ms = operator.operator.current_watermark
@@ -277,7 +277,7 @@ class _RunningRead:
         return structs.replace(result, pieces=pieces, row_count=self._rows.row_count)
 
     def _no_rows(self, answer: _RowAnswer) -> Iterator[bytes]:
-        """Yield streams without rows, which have the columns of the states."""
+        """Yield streams without rows that have the columns of the states."""
         for state in self._states:
             schema = answer.by_life(state.rows.schema().empty_table(), None).schema
             yield stream_bytes(schema, [])
@@ -297,7 +297,9 @@ def _keys_of(query: RowsQuery) -> pa.Array | None:
         with pa.ipc.open_stream(query.keys) as stream:
             keys = stream.read_all().column(0).combine_chunks()
     except (pa.ArrowException, IndexError) as error:
-        raise StateKeyMismatchError(query.state, f"they are no column of Arrow ({error})") from None
+        raise StateKeyMismatchError(
+            query.state, f"the keys cannot be converted to one Arrow type ({error})"
+        ) from None
     refuse_key_count(query.state, len(keys))
     return keys
 

@@ -1,1 +1,1 @@
-"""A subtask's part of a checkpoint: barriers, snapshots and data in flight."""
+"""Checkpointing in one subtask: barriers, snapshots and in-flight data."""

@@ -1,4 +1,4 @@
-"""Decides when a subtask takes its part of a checkpoint where each record may come more than once: nothing is blocked.
+"""AtLeastOnceBarrierTracker: decides when a subtask takes a checkpoint without blocking channels, at least once.
 
 Source: Flink CheckpointBarrierTracker.
 """
@@ -28,19 +28,19 @@ from headrace.task.checkpointing.barriers import (
 )
 
 TRACKED_MAX: Final = 50
-"""Limit of checkpoints that an at-least-once tracker counts barriers of; beyond it the oldest is forgotten."""
+"""Most checkpoints whose barriers are counted at the same time; beyond it the oldest is forgotten."""
 
 
 class AtLeastOnceBarrierTracker:
     """Counts the barriers of several checkpoints at once, and never blocks a channel.
 
-    Rows that come after the barrier on a fast channel are in the state by then, and come again after a failure.
+    Rows after the barrier on a fast channel are in the state too, and are processed again after a failure.
     """
 
     def __init__(self, channel_count: int) -> None:
         self._open: Final = set(range(channel_count))
         self._tracked: dict[int, _Tracked] = {}  # in order of their ids
-        self._last_id = 0  # taken or aborted; older ones are of no interest
+        self._last_id = 0  # newest one taken or aborted; older ones are ignored
 
     def missing(self, checkpoint_id: int) -> frozenset[int] | None:
         tracked = self._tracked.get(checkpoint_id)

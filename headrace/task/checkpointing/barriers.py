@@ -1,14 +1,14 @@
-"""Barrier handling: decides when a subtask takes a checkpoint, which channels go on, and which data is in flight. Pure.
+"""Barrier handling: decides when a subtask takes a checkpoint, unblocks channels and captures in-flight data. Pure.
 
     exactly once         WAITING --first barrier or announcement--> COLLECTING --last barrier or end--> WAITING
                          COLLECTING --newer barrier, cancellation, abort--> WAITING, and every blocked channel goes on
       aligned            the snapshot is taken with the last barrier; until then early channels are blocked
-      unaligned          it is taken with the first; until the last, what is in flight is captured
-      with time-out      aligned, until the time is over or a barrier comes that has overtaken: then unaligned
+      unaligned          it is taken with the first; until the last, in-flight data is captured
+      with time-out      aligned, until the time-out or an overtaking barrier: then unaligned
 
 The producer blocks a channel after a barrier that did not overtake, until the channel is resumed. The options of a
 barrier choose one of the three ways, so that one handler serves all, also savepoints, which are always aligned. There
-is no clock: a barrier has the time since its checkpoint was triggered, and the timer of the caller comes back as an
+is no clock: a barrier carries the time since its checkpoint was triggered, and the caller's timer fires as an
 event. Channels are numbered over all inputs of the subtask.
 Source: Flink SingleCheckpointBarrierHandler and its states; Chandy and Lamport 1985; Carbone et al. 2015.
 """
@@ -31,7 +31,7 @@ class BarrierReceived:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementReceived:
-    """A barrier that may time out was announced: element `sequence` of the channel, with data before it perhaps."""
+    """A barrier that may time out was announced as element `sequence` of the channel, perhaps behind data."""
 
     channel: int
     barrier: CheckpointBarrier
@@ -40,7 +40,7 @@ class AnnouncementReceived:
 
 @dataclass(frozen=True, slots=True)
 class CancelMarkerReceived:
-    """No barrier `checkpoint_id` will come on this channel any more."""
+    """No barrier `checkpoint_id` will follow on this channel."""
 
     channel: int
     checkpoint_id: int
@@ -55,7 +55,7 @@ class ChannelEnded:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
-    """Take the coordinator's abort of a checkpoint."""
+    """The coordinator aborted a checkpoint."""
 
     checkpoint_id: int
 
@@ -87,14 +87,14 @@ BarrierEvent = (
 
 @dataclass(frozen=True, slots=True)
 class BeginAlignment:
-    """The first barrier or announcement of a checkpoint has come: measure its alignment from now on."""
+    """Start to measure the alignment: the first barrier or announcement of a checkpoint has arrived."""
 
     barrier: CheckpointBarrier
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleAlignmentTimeout:
-    """Hand in AlignmentTimedOut after `delay_ms`."""
+    """Send AlignmentTimedOut to the handler after `delay_ms`."""
 
     checkpoint_id: int
     delay_ms: int
@@ -102,7 +102,7 @@ class ScheduleAlignmentTimeout:
 
 @dataclass(frozen=True, slots=True)
 class TriggerSnapshot:
-    """Take the checkpoint now. `options`: those that this subtask uses and sends downstream."""
+    """Take the checkpoint now. `options`: the ones that this subtask uses and sends downstream."""
 
     barrier: CheckpointBarrier
     options: CheckpointOptions
@@ -110,16 +110,16 @@ class TriggerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ResumeChannels:
-    """Let the producers of these channels, which are blocked, go on."""
+    """Let the blocked producers of these channels continue."""
 
     channels: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StartChannelCapture:
-    """Capture the data before barrier `checkpoint_id` on every channel, until the barrier comes.
+    """Capture the data before barrier `checkpoint_id` on every channel, until the barrier arrives.
 
-    Comes right before its TriggerSnapshot.
+    Directly precedes its TriggerSnapshot.
     """
 
     checkpoint_id: int
@@ -127,7 +127,7 @@ class StartChannelCapture:
 
 @dataclass(frozen=True, slots=True)
 class StopChannelCapture:
-    """End the capture. `is_complete`: every barrier has come, store the captured data; otherwise drop it."""
+    """End the capture and store the captured data if `is_complete`, as every barrier has arrived; otherwise drop it."""
 
     checkpoint_id: int
     is_complete: bool
@@ -143,7 +143,10 @@ class PrioritiseAnnounced:
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """Tell the coordinator and the operators, and downstream tasks by a cancel marker. Once per checkpoint."""
+    """Report the decline to the coordinator, the operators and, by a cancel marker, downstream tasks.
+
+    Once per checkpoint.
+    """
 
     checkpoint_id: int
     reason: CheckpointFailureReason
@@ -151,7 +154,7 @@ class DeclineCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCancelMarker:
-    """Tell downstream tasks that no barrier will come; the coordinator knows already."""
+    """Tell downstream tasks that no barrier will come; the coordinator already knows."""
 
     checkpoint_id: int
 
@@ -170,10 +173,10 @@ BarrierAction = (
 
 
 class BarrierHandler(Protocol):
-    """Decides about checkpoints: takes events, and returns actions that are performed in their order."""
+    """Decides about checkpoints from events; returns actions that are performed in order."""
 
     def handle(self, event: BarrierEvent) -> list[BarrierAction]:
-        """Take note of an event."""
+        """Process an event and return the actions to perform."""
         ...
 
     def missing(self, checkpoint_id: int) -> frozenset[int] | None:
@@ -182,7 +185,7 @@ class BarrierHandler(Protocol):
 
 
 def blocks_upstream(barrier: CheckpointBarrier) -> bool:
-    """Return whether the producer of a channel stops behind this barrier until it is resumed."""
+    """Return whether the producer of a channel stops after this barrier until it is resumed."""
     options = barrier.options
     return options.is_exactly_once and not options.is_unaligned
 
@@ -190,16 +193,19 @@ def blocks_upstream(barrier: CheckpointBarrier) -> bool:
 class ExactlyOnceBarrierHandler:
     """Aligns barriers, or lets them overtake. One checkpoint at a time: a newer one ends it.
 
-    A cancel marker ends its checkpoint even if that was only announced. Flink waits for a barrier on another channel
-    then, and holds that channel up until the coordinator's abort comes.
+    A cancel marker ends its checkpoint even if that was only announced. Flink instead waits for a barrier on another
+    channel and blocks that channel until the coordinator's abort arrives.
     """
 
     def __init__(self, channel_count: int, *, counts_ended_channels: bool = True) -> None:
-        """`counts_ended_channels`: checkpoints go on after some channels ended; otherwise an end aborts one."""
+        """Set `counts_ended_channels`: True lets checkpoints go on after some channels ended.
+
+        Otherwise an end aborts one.
+        """
         self._open: Final = set(range(channel_count))
         self._counts_ended_channels = counts_ended_channels
         self.checkpoint_id = 0
-        """The newest checkpoint that was seen, pending or over."""
+        """Newest checkpoint seen, pending or over."""
         self._pending: CheckpointBarrier | None = None
         self._waiting: set[int] = set()  # channels whose barrier or end is still to come
         self._blocked: set[int] = set()
@@ -210,11 +216,11 @@ class ExactlyOnceBarrierHandler:
 
     @property
     def is_pending(self) -> bool:
-        """True if a checkpoint has begun here and barriers are still to come."""
+        """True if a checkpoint has begun here and barriers are still missing."""
         return self._pending is not None
 
     def missing(self, checkpoint_id: int) -> frozenset[int] | None:
-        # One look at each, as another thread may ask; copying a set of numbers is one step of the interpreter.
+        # Read each field once, because another thread may call; copying a set of numbers is one interpreter step.
         waiting, pending = frozenset(self._waiting), self._pending
         return waiting if pending is not None and pending.checkpoint_id == checkpoint_id else None
 
@@ -249,7 +255,7 @@ class ExactlyOnceBarrierHandler:
         return actions + self._timer(barrier) if is_new else actions
 
     def _arrived(self, channels: Iterable[int], barrier: CheckpointBarrier) -> list[BarrierAction]:
-        """Note barriers of the pending checkpoint."""
+        """Record barriers of the pending checkpoint."""
         self._waiting.difference_update(channels)
         for channel in channels:
             self._announced.pop(channel, None)
@@ -318,7 +324,7 @@ class ExactlyOnceBarrierHandler:
         return [*actions, BeginAlignment(barrier)]
 
     def _timer(self, barrier: CheckpointBarrier) -> list[BarrierAction]:
-        """Return the timer of the alignment timeout for a checkpoint just begun, if it may time out and is not over."""
+        """Return the alignment timer of a checkpoint that has just begun, if it may time out and is not over."""
         options = barrier.options
         if not self.is_pending or self._is_unaligned or not options.is_timeoutable:
             return []
@@ -336,7 +342,7 @@ class ExactlyOnceBarrierHandler:
         return actions + self._advance() if self._has_barrier else actions
 
     def _advance(self) -> list[BarrierAction]:
-        """Take the checkpoint if it is time, and end it if no barrier is awaited any more."""
+        """Take the checkpoint if it is due, and end it if no barrier is missing."""
         pending = self._pending
         assert pending is not None
         actions: list[BarrierAction] = []

@@ -1,18 +1,19 @@
-"""ChannelStates: the data in flight of one subtask, stored in its checkpoints and restored from them.
+"""ChannelStates: stores the in-flight data of one subtask in its checkpoints and restores it.
 
-For the task, all on its mailbox thread, in this order:
+The task calls, on its mailbox thread and in this order:
 
-    restore()               before the operators are opened and before partitions are requested: what was overtaken goes
-                            out first, before the watermarks that operators had sent, and is closed by
-                            EndOfOutputChannelState; what was queued is read first
+    restore()               before the operators are opened and before partitions are requested: overtaken output is
+    sent
+                            first, before the watermarks that operators had sent, followed by
+                            EndOfOutputChannelState; queued input is read first
     start_capture(n)        for StartChannelCapture, right before the checkpoint is taken
-    snapshot(n, captures)   when the barrier was emitted: `captures` are what `RecordWriter.emit_barrier` returned. The
+    snapshot(n, captures)   when the barrier was emitted: `captures` were returned by `RecordWriter.emit_barrier`. The
                             asynchronous part begins when `InFlightData.on_ready` says so
     stop_capture(n, …)      for StopChannelCapture: every barrier has come, or the checkpoint failed
 
-At the same parallelism each batch is restored to its own channel, with its markers. Otherwise each sender sends what it
-takes over from old ones by today's partitioning, each receiver keeps the rows of its own keys, and markers are left
-out: operators and outputs go on from the watermarks in the checkpoint.
+At the same parallelism each batch is restored to its own channel, with its markers. Otherwise each sender sends the
+data that it takes over from old ones by the new partitioning, each receiver keeps the rows of its own keys, and markers
+are left out: operators and outputs continue with the watermarks in the checkpoint.
 
 Captured batches are stored as Arrow streams, in their order, which any Arrow reader opens. Each begins with its schema.
 The markers between the rows of each batch are in the schema's metadata under `headrace.markers`, as JSON: for each
@@ -68,7 +69,7 @@ _NO_COLUMNS: Final = pa.schema([])
 
 @dataclass(frozen=True)
 class CapturedFrame:
-    """One captured batch; `rows` is None if it has only markers."""
+    """A captured batch; `rows` is None if it has only markers."""
 
     rows: pa.RecordBatch | None
     markers: tuple[PlacedMarker, ...]
@@ -76,7 +77,7 @@ class CapturedFrame:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Frames of one schema. `key_hashes`, shape (row_count,): None if rows have no keys."""
+    """Frames of one schema. `key_hashes` has shape (row_count,); None if the rows have no keys."""
 
     content: memoryview
     row_count: int
@@ -84,7 +85,7 @@ class FrameTable:
 
 
 def tables_of(frames: Iterable[CapturedFrame]) -> Iterator[FrameTable]:
-    """Write frames as one table for each run of equal schemas; a frame without rows belongs to the run before it."""
+    """Combine frames into one table per run of equal schemas; a frame without rows belongs to the run before it."""
     last = _NO_COLUMNS
 
     def schema_of(frame: CapturedFrame) -> pa.Schema:
@@ -93,7 +94,7 @@ def tables_of(frames: Iterable[CapturedFrame]) -> Iterator[FrameTable]:
             last = frame.rows.schema
         return last
 
-    # The same object for a whole run: `groupby` compares with what came before.
+    # The same object for a whole run: `groupby` compares with the previous key.
     for schema, run in groupby(frames, key=schema_of):
         yield _table(schema, list(run))
 
@@ -118,7 +119,7 @@ def _table(schema: pa.Schema, frames: list[CapturedFrame]) -> FrameTable:
 
 
 def key_hashes_of(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
-    """The hashes of the keys that rows on a keyed edge carry, shape (num_rows,)."""
+    """Return the key hashes that rows on a keyed edge carry, shape (num_rows,)."""
     return rows.column(KEY_HASH_COLUMN).to_numpy(zero_copy_only=True)
 
 
@@ -168,7 +169,7 @@ class InFlightData:
         self._environment: Final = environment
         self._captures: Final = captures
         self._inputs: list[tuple[GateInput, int, CapturedBatch]] = []
-        # Guards the two fields below: consumers answer on their threads, the task's inputs on its own.
+        # Guards the two fields below: consumers answer on their threads, the task's inputs on the task's.
         self._lock: Final = threading.Lock()
         self._waiting_count = len(captures) + waits_for_input
         self._callbacks: list[Callable[[], None]] = []
@@ -178,13 +179,13 @@ class InFlightData:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to store, once ready."""
+        """True if, once ready, there is nothing to store."""
         if self.is_abandoned:
             return True
         return not self._inputs and not any(capture.overtaken() for capture in self._captures)
 
     def on_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, from any thread, when the data is complete or abandoned; at once if it is already."""
+        """Call `callback` once, on any thread, when the data is complete or abandoned; immediately if it is now."""
         with self._lock:
             if self._waiting_count:
                 self._callbacks.append(callback)
@@ -192,12 +193,12 @@ class InFlightData:
         callback()
 
     def input_done(self, captured: Sequence[tuple[GateInput, int, CapturedBatch]]) -> None:
-        """Take the data that was before the barriers, which have all come."""
+        """Add the input data from before the barriers, which have all arrived."""
         self._inputs.extend(captured)
         self._one_done()
 
     def abandon(self) -> None:
-        """Give the data up: the checkpoint failed or the task ended. Any thread."""
+        """Drop the data because the checkpoint failed or the task ended. Any thread."""
         with self._lock:
             if self.is_abandoned:
                 return
@@ -210,7 +211,10 @@ class InFlightData:
             callback()
 
     def write(self, writer: SnapshotWriter) -> dict[OperatorId, list[StateChunk]]:
-        """Write the data, by operator. Not on the task's thread. CheckpointStorageError, CorruptBatchError."""
+        """Write the data; return its chunks by operator. Not on the task's thread.
+
+        CheckpointStorageError if the storage fails; CorruptBatchError if a captured batch is invalid.
+        """
         written: dict[OperatorId, list[StateChunk]] = {}
         head = self._environment.vertex.operators[0].operator_id
         by_channel: dict[ChannelPart, list[CapturedBatch]] = {}
@@ -274,12 +278,15 @@ class ChannelStates:
         self._waiting: dict[int, InFlightData] = {}
 
     def restore(self) -> None:
-        """Restore the in-flight data of a checkpoint. MetadataError, CheckpointStorageError."""
+        """Restore the in-flight data of a checkpoint.
+
+        MetadataError if it does not fit the job; CheckpointStorageError if it cannot be read.
+        """
         vertex, index = self._environment.vertex, self._environment.attempt_id.subtask_index
         restore = self._environment.restore
         if restore is None:
             return
-        # Those whose senders say when they have sent all again: see the end.
+        # Edges whose senders announce the end of their restored data: see the end.
         recover_together(
             [
                 each.gate
@@ -296,7 +303,7 @@ class ChannelStates:
         parts.sort(key=lambda one: one[0].place)
         for (part, _), (following, _) in pairwise(parts):
             if part.place == following.place:
-                raise MetadataError(f"the snapshot has data in flight of {part.place} twice")
+                raise MetadataError(f"the snapshot has the in-flight data of {part.place} twice")
         reader = self._environment.snapshots.reader() if parts else None
         for part, chunk in parts:
             assert reader is not None
@@ -306,7 +313,7 @@ class ChannelStates:
             else:
                 self._restore_output(part, frames)
         for output, writer in zip(self._environment.outputs, self._writers, strict=True):
-            # On every such edge, also without rows of one's own: its gates wait for all their senders.
+            # On every such edge, even without restored rows: its gates wait for all their senders.
             if output.edge.result_type.traits.joins_regions:
                 writer.finish_restore()
 
@@ -325,7 +332,7 @@ class ChannelStates:
         return data
 
     def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
-        """Hand the captured data to its checkpoint, or drop it."""
+        """Pass the captured data to its checkpoint, or drop it."""
         captured = [
             (gate_input, index, batch)
             for gate_input in self._environment.inputs
@@ -444,6 +451,6 @@ def _write(
 
 def _edge_is_gone(part: ChannelPart) -> MetadataError:
     return MetadataError(
-        f"the snapshot has data in flight on edge {part.edge}, which this job does not have (any more, or because its "
-        "operators are chained now): change the graph from a savepoint, which has none"
+        f"the snapshot has in-flight data of edge {part.edge}, which this job does not have: it was removed, or its "
+        "operators are chained now; change the graph from a savepoint, which has no in-flight data"
     )

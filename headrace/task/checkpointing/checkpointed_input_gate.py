@@ -1,4 +1,4 @@
-"""CheckpointedInputGate: all input gates of one task, whose checkpoint events go through one barrier handler.
+"""CheckpointedInputGate: passes the checkpoint events of all input gates of one task to one barrier handler.
 
 The barriers, cancel markers, announcements and ends of all channels are events for the handler, whose actions the gate
 performs: it resumes channels, lets barriers overtake, and has the task take or decline the checkpoint. Channels are
@@ -55,7 +55,7 @@ from headrace.task.mailbox import MailboxTimers
 class CheckpointedInputGate:
     """Feeds the barriers of all inputs to the handler and performs its actions. Mailbox thread only.
 
-    `take_checkpoint` lets the task take part in a checkpoint: all data before the barriers has been processed.
+    `take_checkpoint` lets the task take part in a checkpoint, once all data before the barriers has been processed.
     """
 
     def __init__(
@@ -80,15 +80,16 @@ class CheckpointedInputGate:
             self._first_channels.append(len(self._places))
             self._places += [(gate, index) for index in range(gate.number_of_channels)]
         self._handler: Final = _handler(len(self._places), environment.settings)
-        # Of the checkpoint whose barriers are being collected.
+        # Times of the checkpoint whose barriers are being collected.
         self._first_barrier_ns = 0
         self._start_delay_ms = 0
         self._first_barrier_bytes_in = 0
 
     def missing(self, checkpoint_id: int) -> tuple[int, int, frozenset[int]] | None:
-        """Return ms since the first barrier, the number of channels, and the channels that lack a barrier.
+        """Return the ms since the first barrier, the number of channels, and the channels that lack a barrier.
 
-        None if no barriers of this checkpoint are being collected. Any thread: the result may be one barrier old.
+        Returns None if no barriers of this checkpoint are being collected. Any thread: the result may be one barrier
+        old.
         """
         waiting = self._handler.missing(checkpoint_id)
         if waiting is None:
@@ -97,7 +98,7 @@ class CheckpointedInputGate:
         return elapsed_ms, len(self._places), waiting
 
     def event_received(self, input_number: int, channel_index: int, event: CheckpointEvent) -> None:
-        """Take a barrier, cancel marker, announcement or end of partition from a channel of an input."""
+        """Handle a barrier, cancel marker, announcement or end of partition from a channel of an input."""
         channel = self._first_channels[input_number] + channel_index
         match event:
             case CheckpointBarrier():
@@ -110,16 +111,16 @@ class CheckpointedInputGate:
                 self._handle(ChannelEnded(channel))
 
     def triggered(self, barrier: CheckpointBarrier) -> None:
-        """Take a checkpoint that the coordinator triggered at this task."""
+        """Handle a checkpoint that the coordinator triggered at this task."""
         self._handle(CheckpointTriggered(barrier))
 
     def aborted(self, checkpoint_id: int) -> None:
-        """Take the coordinator's abort of a checkpoint."""
+        """Handle the coordinator's abort of a checkpoint."""
         self._handle(CheckpointAborted(checkpoint_id))
 
     @property
     def is_amid_batch(self) -> bool:
-        """True while rows that were read are not processed yet."""
+        """True while rows that were read are not fully processed."""
         return any(each.is_amid_batch for each in self._inputs)
 
     @property
@@ -127,13 +128,13 @@ class CheckpointedInputGate:
         return sum(gate.bytes_in for gate in self._gates)
 
     def batch_ended(self) -> None:
-        """Handle the events that arrived in the middle of a batch."""
+        """Handle the events that arrived during a batch."""
         while self._waiting and not self.is_amid_batch:
             self._handle(self._waiting.popleft())
 
     def _handle(self, event: BarrierEvent) -> None:
         if self.is_amid_batch:
-            # A trigger, an abort or the end of a time: the rows that were read belong before the line it draws.
+            # A trigger, an abort or a time-out: the rows that were read belong before the checkpoint.
             self._waiting.append(event)
             return
         for action in self._handler.handle(event):

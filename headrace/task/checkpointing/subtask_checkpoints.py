@@ -1,4 +1,4 @@
-"""SubtaskCheckpoints: one subtask's part of each checkpoint, in the order of steps that exactly-once needs.
+"""SubtaskCheckpoints: takes one subtask's part of each checkpoint, in the order that exactly-once requires.
 
 In one mail between two batches, everything that belongs before the barrier is emitted, the barrier goes to every
 output, and the operators' states are frozen. Another thread writes the frozen states and answers the coordinator.
@@ -43,7 +43,7 @@ _ABORTED_IDS_MAX: Final = 128
 
 @dataclass(frozen=True)
 class BarrierTimes:
-    """Start delay and alignment of a checkpoint, in ms, and the bytes of input that were processed meanwhile."""
+    """Start delay and alignment time of a checkpoint in ms, and the bytes of input processed meanwhile."""
 
     start_delay_ms: int = 0
     alignment_ms: int = 0
@@ -61,16 +61,16 @@ class SubtaskCheckpoints:
         timers: MailboxTimers,
         fail: Callable[[BaseException], object],
     ) -> None:
-        """Create one per task. `fail` lets the task fail with an error; any thread."""
+        """Set up the checkpoints of one task. `fail` lets the task fail with an error; any thread."""
         self._fail: Final = fail
         self._environment: Final = environment
         self._chain: Final = chain
         self._writers: Final = writers
         self._timers: Final = timers
         self.channels: Final = ChannelStates(environment, writers)
-        """Captures and restores the data in flight."""
+        """Captures and restores the in-flight data."""
         self._last_id = 0
-        # Told of before their barriers came; bounded, since most never concern this task.
+        # Aborts that arrived before the barriers; bounded, since most never concern this task.
         self._aborted: deque[int] = deque(maxlen=_ABORTED_IDS_MAX)
         self._running: dict[int, AsynchronousPart] = {}
         self._latest_completed = 0
@@ -79,11 +79,14 @@ class SubtaskCheckpoints:
 
     @property
     def latest_completed_id(self) -> int:
-        """The latest checkpoint that is known to be published; 0 before the first."""
+        """Latest checkpoint that is known to be published; 0 before the first."""
         return self._latest_completed
 
     def progress(self, checkpoint_id: int) -> CheckpointProgress:
-        """Return the phase of the subtask's part in a checkpoint, without the wait for input barriers. Any thread."""
+        """Return the phase of the subtask's part in a checkpoint; the wait for input barriers is not included.
+
+        Any thread.
+        """
         part = self._running.get(checkpoint_id)
         if part is not None and not part.is_done:
             elapsed_ns = self._environment.clock.monotonic_ns() - part.frozen_at_ns
@@ -92,7 +95,7 @@ class SubtaskCheckpoints:
         return CheckpointProgress(SubtaskPhase.ANSWERED if is_over else SubtaskPhase.NOT_SEEN)
 
     def take(self, barrier: CheckpointBarrier, times: BarrierTimes) -> bool:
-        """Take part in a checkpoint; False if it is over already. An error fails the task."""
+        """Take part in a checkpoint; return False if it is already over. An error fails the task."""
         checkpoint_id, options = barrier.checkpoint_id, barrier.options
         if checkpoint_id <= self._last_id:
             return False
@@ -120,7 +123,7 @@ class SubtaskCheckpoints:
         )
         self._running = {key: one for key, one in self._running.items() if not one.is_done}
         self._running[checkpoint_id] = part
-        # Where the barrier may still overtake, once it has, or was taken in line.
+        # If the barrier may still overtake, the part starts once it has, or was taken in order.
         in_flight.on_ready(part.start)
         return True
 
@@ -131,18 +134,18 @@ class SubtaskCheckpoints:
         self._environment.listener.checkpoint_declined(attempt_id, checkpoint_id, reason, text)
 
     def give_up(self, checkpoint_id: int) -> None:
-        """Give a checkpoint up, and tell downstream tasks not to wait for its barrier."""
+        """Abandon a checkpoint, and tell downstream tasks not to wait for its barrier."""
         self._last_id = max(self._last_id, checkpoint_id)
         self._broadcast(CancelCheckpointMarker(checkpoint_id))
 
     def notify_complete(self, checkpoint_id: int) -> None:
-        """Note a published checkpoint, which also completes earlier ones without a notification."""
+        """Record a published checkpoint, which also completes earlier ones without a notification."""
         if checkpoint_id > self._latest_completed:
             self._latest_completed = checkpoint_id
             self._chain.notify_checkpoint_complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """Note a failed checkpoint, after the latest completed one if its notification was lost."""
+        """Record a failed checkpoint, after the latest completed one if its notification was lost."""
         if latest_completed_id > 0:
             self.notify_complete(latest_completed_id)
         part = self._running.pop(checkpoint_id, None)
@@ -153,7 +156,7 @@ class SubtaskCheckpoints:
         self._chain.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Cancel the parts that are still being written: the task ends."""
+        """Cancel the parts that are still being written, because the task ends."""
         for part in self._running.values():
             part.cancel()
         self._running.clear()
@@ -179,7 +182,7 @@ class SubtaskCheckpoints:
         return captures
 
     def _time_out(self, checkpoint_id: int) -> Callable[[int], None]:
-        """Let a barrier that still waits in an output overtake the data before it."""
+        """Return a timer callback that lets a barrier still queued in an output overtake the data before it."""
 
         def time_out(_time_ms: int) -> None:
             for writer in self._writers:
@@ -193,9 +196,9 @@ class SubtaskCheckpoints:
 
 
 class AsynchronousPart:
-    """Writes frozen state and answers the coordinator; once cancelled, it releases the state without an answer.
+    """Writes frozen state and answers the coordinator; after `cancel` it releases the state without an answer.
 
-    Files that the coordinator does not know of are deleted again.
+    It deletes files that the coordinator does not know of.
     """
 
     def __init__(
@@ -219,7 +222,7 @@ class AsynchronousPart:
         self._writer: Final = RevocableWriter(
             environment.snapshots.writer(self._options, self._name()), self._options.exclusive_uri
         )
-        # Guards the two flags: whoever comes first, answer or cancellation, decides.
+        # Guards the two flags: the first of answer and cancellation decides.
         self._lock: Final = threading.Lock()
         self._is_cancelled = False
         self.is_done = False
@@ -279,7 +282,7 @@ class AsynchronousPart:
         if isinstance(error, StateNotStorableError):
             self._fail(
                 error
-            )  # the next checkpoint would meet the same value, and so would a restarted task
+            )  # the next checkpoint would fail on the same value, and so would a restarted task
             return
         environment.listener.checkpoint_declined(
             environment.attempt_id,
@@ -289,7 +292,7 @@ class AsynchronousPart:
         )
 
     def _write(self) -> dict[OperatorId, OperatorSubtaskState] | None:
-        """Write everything; None once cancelled."""
+        """Write everything; return None once cancelled."""
         chunks: dict[OperatorId, list[StateChunk]] = {}
         if not self._in_flight.is_empty:
             chunks = self._in_flight.write(self._writer)

@@ -1,1 +1,1 @@
-"""From a task's gates to its operators: batches in turn, watermarks, debloating."""
+"""Input of a task: reads its gates in turn, tracks watermarks, and limits rows in flight."""

@@ -1,6 +1,6 @@
-"""GateDebloating: looks at a task's gates every so often and tells producers how many rows to have in flight.
+"""GateDebloating: measures a task's gates periodically and tells producers how many rows to have in flight.
 
-It rests while nothing comes, until the task has taken in rows again: an idle task wakes for nothing.
+It pauses while no rows arrive, so that an idle task is not woken.
 Source: Flink StreamTask.scheduleBufferDebloater.
 """
 
@@ -17,12 +17,15 @@ from headrace.task.mailbox import MailboxTimers
 
 _LOOKS_WHILE_GROWING: Final = 5
 _ROUND_LOOK_MS: Final = 2
-"""Delay of the next look while a task takes in what it was just allowed: vectorised jobs are short."""
+"""Delay in ms of the next measurement while a task takes in all allowed rows, because vectorised jobs are short."""
 
 
 @dataclass
 class _Watched:
-    """Gate and debloater; `taken_rows` and `active_ms` as of the last look, `looked_ms` of the last with rows."""
+    """A gate with its debloater.
+
+    `taken_rows` and `active_ms` at the last look, `looked_ms` at the last one with rows.
+    """
 
     gate: SingleInputGate
     debloater: BufferDebloater
@@ -32,12 +35,15 @@ class _Watched:
 
     @property
     def new_rows(self) -> int:
-        """Rows that were taken in since the last look."""
+        """Rows taken in since the last look."""
         return self.gate.records_in - self.taken_rows
 
 
 class GateDebloating:
-    """Debloats the gates of one task, on its mailbox thread. `active_ms` returns the total time of not being idle."""
+    """Debloats the gates of one task on its mailbox thread.
+
+    `active_ms` returns the total time that the task was not idle.
+    """
 
     def __init__(
         self,
@@ -55,11 +61,11 @@ class GateDebloating:
             for gate in (gates if is_debloated(settings) else ())
         ]
         self.is_resting = False
-        """True while no look is due: nothing was taken in before the last one, and nothing waited."""
+        """True while no measurement is scheduled, because no rows came before the last one and none were queued."""
 
     @property
     def in_flight_bytes(self) -> int | None:
-        """Wanted in-flight bytes of all gates together, by the size of their rows; None: nothing is debloated."""
+        """Wanted in-flight bytes of all gates together, by the size of their rows; None if no gate is debloated."""
         if not self._watched:
             return None
         return sum(map(_wanted_bytes, self._watched))
@@ -70,17 +76,17 @@ class GateDebloating:
         return max((each.debloater.time_to_consume_ms for each in self._watched), default=0.0)
 
     def start(self) -> None:
-        """Start looking periodically; called before partitions are requested, so that the first limits hold."""
+        """Start to measure periodically. Call before partitions are requested, so that the first limits apply."""
         for watched in self._watched:
             watched.gate.limit_in_flight(watched.debloater.announced_rows)
             watched.active_ms = self._active_ms()
         self.is_resting = bool(self._watched)
 
     def resume(self) -> None:
-        """Look again after a while, if rows have come since it rests. After each round of the task."""
+        """Schedule a measurement if rows have come during the pause. Call after each round of the task."""
         if any(each.new_rows for each in self._watched):
             self.is_resting = False
-            # A whole period, however short rounds may be later: the time of the first batch is not known yet.
+            # A whole period, however short later ones are: the time of the first batch is not known yet.
             self._schedule(is_first=True)
 
     def _schedule(self, is_first: bool = False) -> None:
@@ -99,14 +105,14 @@ class GateDebloating:
         for watched in self._watched:
             gate, taken_rows = watched.gate, watched.new_rows
             if not taken_rows and gate.queued_bytes:
-                # The batch that was taken before is still in work: its time counts with the next one.
+                # The last batch is still being processed: its time counts with the next one.
                 continue
             if (
                 watched.debloater.is_growing
                 and taken_rows < watched.debloater.announced_rows
                 and now_ms - watched.looked_ms < self._growing_period_ms
             ):
-                # The time of the batch in work is not known yet: it counts for little in a whole round.
+                # The time of the current batch is not known yet: it matters little in a whole round.
                 continue
             row_bytes = max(1.0, gate.bytes_in / max(1, gate.records_in))
             wanted = watched.debloater.recalculate(

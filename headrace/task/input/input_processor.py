@@ -1,4 +1,4 @@
-"""Reads the gate of one logical input: rows to the operator, markers through the valve, ends counted.
+"""LogicalInput: reads the gate of one input, passes rows to the operator and markers to the watermark valve.
 
 Source: Flink StreamOneInputProcessor, AbstractStreamTaskNetworkInput.
 """
@@ -42,7 +42,7 @@ class RowHandler(Protocol):
         ...
 
     def watermark(self, timestamp_ms: int) -> None:
-        """Handle a watermark that grew."""
+        """Handle a watermark, which is larger than the previous one."""
         ...
 
     def status(self, is_idle: bool) -> None:
@@ -88,24 +88,24 @@ class LogicalInput:
         self._valve = WatermarkValve(gate.number_of_channels)
         self._open_data_count = gate.number_of_channels
         self.stop_mode = StopMode.DRAIN
-        """Modes in which the data of the channels ended."""
+        """Mode in which the data of the channels ended."""
 
     @property
     def gate(self) -> InputGate:
-        """The gate that this input reads."""
+        """Gate of this input."""
         return self._gate
 
     def restore_watermark(self, timestamp_ms: int) -> None:
-        """Restore the watermark of the checkpoint, behind which event time never goes back."""
+        """Restore the watermark of the checkpoint; event time never falls below it."""
         self._valve.restore(timestamp_ms)
 
     @property
     def is_amid_batch(self) -> bool:
-        """True while the last batch is not fully processed: then nothing else is read."""
+        """True while the last batch is not fully processed; nothing else is read meanwhile."""
         return self._paced is not None and self._paced.is_amid_batch
 
     def go_on_with_batch(self) -> None:
-        """Process the next part of it."""
+        """Process the next part of the current batch."""
         assert self._paced is not None
         self._paced.go_on()
 
@@ -120,7 +120,7 @@ class LogicalInput:
         return self._gate.is_finished
 
     def process_next(self) -> bool:
-        """Take one element; False if there is none."""
+        """Process one element; return False if there is none."""
         element = self._poll()
         if element is None:
             return False
@@ -133,18 +133,18 @@ class LogicalInput:
         except NetworkError as error:
             if self._data_set is None:
                 raise
-            # Here it is known that the input is at fault: a result that cannot be written raises such errors too.
+            # Only here is the input known to be at fault: an output that cannot be written raises such errors too.
             raise ClusterDatasetCorruptedError(self._data_set, str(error)) from error
 
     def process_priority_event(self, wake: Callable[[], None]) -> bool:
-        """Take an event that must not wait for room in outputs; if there is none, `wake` is called when one comes."""
+        """Process an event that must not wait for room in outputs; if there is none, call `wake` when one comes."""
         if not self._gate.has_priority_event:
             self._gate.on_priority_event(wake)
             return False
         return self.process_next()
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """Call `callback`, from any thread, once the gate has an element."""
+        """Call `callback` on any thread once the gate has an element."""
         if not self._gate.is_finished:
             self._gate.on_available(callback)
 
@@ -166,7 +166,7 @@ class LogicalInput:
             ):
                 self._handler.checkpoint_event(element.channel_index, event)
             case EndOfOutputChannelState():
-                raise AssertionError("the gate keeps it to itself")
+                raise AssertionError("the gate does not deliver this element")
 
     def _dispatch_batch(self, channel_index: int, element: BatchElement) -> None:
         batch = element.batch

@@ -35,10 +35,10 @@ class _Channel:
 
 
 class WatermarkValve:
-    """Combines the watermarks of channels: the minimum over the aligned ones, which never goes back.
+    """Combines the watermarks of channels to their minimum over aligned channels, which never decreases.
 
-    A channel that becomes idle stops holding the minimum; one that becomes active again is aligned once it has caught
-    up with what was emitted.
+    An idle channel no longer holds back the minimum; one that becomes active again is aligned once it has caught
+    up with the emitted watermark.
     """
 
     def __init__(self, channel_count: int) -> None:
@@ -48,11 +48,11 @@ class WatermarkValve:
         self.is_idle = False
 
     def restore(self, timestamp_ms: int) -> None:
-        """Restore the watermark of a checkpoint: no smaller one is emitted."""
+        """Restore the watermark of a checkpoint; no smaller one is emitted."""
         self.last_watermark = max(self.last_watermark, timestamp_ms)
 
     def watermark_received(self, channel_index: int, timestamp_ms: int) -> list[ValveAction]:
-        """Take a watermark of a channel."""
+        """Process a watermark of a channel and return the resulting actions."""
         channel = self._channels[channel_index]
         if self.is_idle or not channel.is_active or timestamp_ms <= channel.watermark:
             return []
@@ -62,7 +62,7 @@ class WatermarkValve:
         return self._advance()
 
     def status_received(self, channel_index: int, is_idle: bool) -> list[ValveAction]:
-        """Take a change of a channel's idleness."""
+        """Process a change of a channel's idleness and return the resulting actions."""
         channel = self._channels[channel_index]
         if is_idle:
             return self._channel_idle(channel)
@@ -90,7 +90,7 @@ class WatermarkValve:
             return self._advance() if held_the_output else []
         actions: list[ValveAction] = []
         if held_the_output:
-            # Nobody is left to hold event time back: flush to what the furthest channel had promised.
+            # No channel holds event time back: advance to the watermark of the furthest channel.
             actions += self._emit(max(other.watermark for other in self._channels))
         self.is_idle = True
         return [*actions, EmitStatus(is_idle=True)]
@@ -107,7 +107,10 @@ class WatermarkValve:
 
 
 class CombinedWatermark:
-    """Minimum of the watermarks of inputs that are not idle; it only grows. Source: Flink CombinedWatermarkStatus."""
+    """Minimum of the watermarks of inputs that are not idle; it never decreases.
+
+    Source: Flink CombinedWatermarkStatus.
+    """
 
     def __init__(self, input_count: int) -> None:
         self._watermarks = [MIN_TIMESTAMP] * input_count
@@ -116,17 +119,17 @@ class CombinedWatermark:
         self.is_idle = False
 
     def restore(self, timestamp_ms: int) -> None:
-        """Restore the watermark of a checkpoint: no smaller one is emitted."""
+        """Restore the watermark of a checkpoint; no smaller one is emitted."""
         self.watermark = max(self.watermark, timestamp_ms)
 
     def watermark_received(self, input_number: int, timestamp_ms: int) -> list[ValveAction]:
-        """Take a watermark of an input."""
+        """Process a watermark of an input and return the resulting actions."""
         self._watermarks[input_number] = max(self._watermarks[input_number], timestamp_ms)
         actions = self.status_received(input_number, is_idle=False)
         return actions or self._advance()
 
     def status_received(self, input_number: int, is_idle: bool) -> list[ValveAction]:
-        """Take a change of an input's idleness."""
+        """Process a change of an input's idleness and return the resulting actions."""
         if self._idle[input_number] == is_idle:
             return []
         self._idle[input_number] = is_idle

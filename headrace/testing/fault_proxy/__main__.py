@@ -37,11 +37,11 @@ def _actions_help() -> str:
 
 
 _HELP: Final = f"""\
-Stand between TaskManagers and spoil what they say to each other.
+Inject faults into the connections between TaskManagers.
 
-Whoever connects to LISTEN is connected to TARGET, or without one to whom it asks for, as TaskManagers do that are told
-of the proxy. Frames are recognised; those that a rule selects meet its fault. The proof of the secret passes untouched,
-so the secret is not needed. TLS cannot be read.
+A client of LISTEN is connected to TARGET or, without one, to the address that it requests, as TaskManagers with
+headrace.network.proxy do. The proxy recognises frames, and applies faults to those that a rule selects. The proof of
+the secret is not changed, so the proxy does not need the secret. It cannot read TLS.
 
 \b
 Try it on a job:
@@ -54,8 +54,8 @@ Try it on one connection:
       --rule 'delay AddCredit by=100ms'           slow credit: watch throughput fall
       --rule 'drop Data channel=1 sequence=5'     a lost batch: the reader says so by name
       --rule 'throttle 1MiB/s direction=backward' a slow link
-      --rule 'stall Data nth=100'                 a link that is there and carries nothing
-      --rule 'corrupt probability=0.001' --seed 7 chance, the same each time
+      --rule 'stall Data nth=100'                 an open link that carries no data
+      --rule 'corrupt probability=0.001' --seed 7 at random, but the same each time
   python -m headrace.testing.fault_proxy --listen unix:d.sock --to unix:moved.sock
 
 \b
@@ -72,11 +72,11 @@ Frames: {", ".join(FRAME_NAMES[:7])},
   {", ".join(FRAME_NAMES[7:14])},
   {", ".join(FRAME_NAMES[14:])}
 Keys of every rule (all must hold):
-  direction=forward|backward   forward is from who connected; a consumer's data comes backward
+  direction=forward|backward   forward is from the client; a consumer's data comes backward
   channel=3  sequence=5  sequence=5..9
   offset=4096                  the frame with this byte of its direction
   every=10  nth=4              counted per connection and direction
-  probability=0.1  count=3     by chance; at most so often
+  probability=0.1  count=3     at random; at most this often
 
 \b
 Ctrl-C ends it. Exit codes: 0 ended, 1 cannot listen, 2 wrong usage.
@@ -108,31 +108,46 @@ class _Address(click.ParamType[Address]):
 
 
 @click.command(help=_HELP, context_settings={"max_content_width": 120})
-@click.option("--listen", type=_Address(), required=True, help="Where to accept; port 0 for any.")
+@click.option(
+    "--listen",
+    type=_Address(),
+    required=True,
+    help="Address on which to listen; port 0 for any free one.",
+)
 @click.option(
     "--to",
     "target",
     type=_Address(),
-    help="The data plane that is meant; none: whom each asks for.",
+    help="Address of the data plane; default: the one that each client requests.",
 )
 @click.option(
-    "--rule", "rules", type=_Rule(), multiple=True, help="A fault; repeat for more. None: look on."
+    "--rule",
+    "rules",
+    type=_Rule(),
+    multiple=True,
+    help="A fault; may be repeated. Without one, frames are only counted.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="The same seed, the same fate."
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of random faults; the same seed gives the same faults.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Name every fault, and count every frame.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Print every fault, and count every kind of frame."
+)
 def main(
     listen: Address, target: Address | None, rules: tuple[FaultRule, ...], seed: int, verbose: bool
 ) -> None:
     """Run a proxy; the help text is `_HELP`."""
     if target is not None and listen.is_same_place(target):
-        reason = f"{target} is where it listens: it would dial itself without end"
+        reason = f"{target} is the proxy's own address: it would dial itself endlessly"
         raise click.BadParameter(reason, param_hint="'--to'")
     if target is None and not listen.is_of_this_machine:
         reason = (
-            f"{listen} is open to other machines, and without --to it would lead them wherever they ask: listen on "
-            "127.0.0.1, or name one target"
+            f"{listen} is open to other machines, which without --to could connect to any address: listen on "
+            "127.0.0.1, or set --to"
         )
         raise click.BadParameter(reason, param_hint="'--listen'")
     try:

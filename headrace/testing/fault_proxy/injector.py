@@ -1,8 +1,8 @@
 """FaultInjector: applies fault rules to both directions of one connection, bytes in and actions out.
 
-A FaultLane is one direction: it decides which rules meet a frame, and when the rest of it passes on. Time is an
-argument, chance comes from the seed, and how the stream was cut into reads plays no part: the same frames at the same
-times have the same fate. Sockets (`proxy`) and simulations drive it.
+A FaultLane is one direction: it decides which rules apply to a frame, and when the rest of the frame is forwarded. Time
+is an argument, random numbers come from the seed, and the size of reads does not matter: the same frames at the same
+times get the same faults. Sockets (`proxy`) and simulations drive it.
 """
 
 import math
@@ -34,7 +34,7 @@ _THROTTLED_PIECES_PER_S: Final = 100
 
 @dataclass(frozen=True)
 class Deliver:
-    """Write `data` to whom this direction leads; in pieces of `piece_bytes`, unless that is 0."""
+    """Write `data` to the receiver of this direction; in pieces of `piece_bytes`, unless that is 0."""
 
     direction: Direction
     data: bytes
@@ -43,14 +43,14 @@ class Deliver:
 
 @dataclass(frozen=True)
 class EndStream:
-    """The sender of this direction has ended: pass that on."""
+    """The sender of this direction has ended: forward that."""
 
     direction: Direction
 
 
 @dataclass(frozen=True)
 class CutConnection:
-    """End the connection for both sides, now."""
+    """End the connection for both sides at once."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class _Plan:
 
 @dataclass
 class _Overtaken:
-    """A frame that others pass."""
+    """A frame that others overtake."""
 
     plan: _Plan
     missing_count: int
@@ -90,7 +90,7 @@ class _Overtaken:
 
 
 class _RuleState:
-    """A rule with its counters and its share of chance."""
+    """A rule with its counters and its random numbers."""
 
     def __init__(self, rule: FaultRule, random: SeededRandom) -> None:
         self.rule: Final = rule
@@ -99,12 +99,12 @@ class _RuleState:
         self._applied_count = 0
 
     def meets(self, direction: Direction, cut: SplitFrame) -> float | None:
-        """Return a number in [0, 1) to decide details with if the rule applies to the frame, else None."""
+        """Return a number in [0, 1) for deciding details if the rule applies to the frame, else None."""
         selector = self.rule.selector
         if not selector.fits(direction, cut):
             return None
         self._fitting_count += 1
-        # Always two draws, so that what one frame meets does not change what the next one does.
+        # Always two draws, so that the faults of one frame do not change those of the next.
         chance, detail = self._random.random(), self._random.random()
         if selector.every is not None and self._fitting_count % selector.every:
             return None
@@ -119,7 +119,10 @@ class _RuleState:
 
 
 class FaultLane:
-    """One direction: takes received bytes; `take(now)` gives due actions, `next_due_ns` the time to ask again."""
+    """One direction of a connection, to which received bytes are added.
+
+    `take(now)` returns due actions, `next_due_ns` the time for the next call.
+    """
 
     def __init__(self, direction: Direction, rules: Sequence[FaultRule], seed: str) -> None:
         self.direction: Final = direction
@@ -141,7 +144,7 @@ class FaultLane:
 
     @property
     def next_due_ns(self) -> float:
-        """Time at which held data next passes by itself, in ns; infinite if none will."""
+        """Time at which held data is next forwarded, in ns; infinite if there is none."""
         deadlines = [item.deadline_ns for item in self._overtaken]
         if self._queue:
             deadlines.append(self._queue[0][0])
@@ -150,7 +153,7 @@ class FaultLane:
         return min(deadlines, default=math.inf)
 
     def received(self, data: bytes, now_ns: int) -> None:
-        """Take bytes of the sender. ProtocolError where they are no frames."""
+        """Add bytes of the sender. ProtocolError if they are not frames."""
         if self._is_over:
             return
         self._expire(now_ns)
@@ -164,7 +167,7 @@ class FaultLane:
                 self._place(plan, now_ns)
 
     def ended(self, now_ns: int) -> None:
-        """The sender has ended; held data passes first."""
+        """Record that the sender has ended; held data is forwarded first."""
         if self._is_over:
             return
         for item in self._overtaken:
@@ -178,7 +181,7 @@ class FaultLane:
         self._is_over = True
 
     def take(self, now_ns: int) -> list[ProxyAction]:
-        """Return the actions that are due by now, in order."""
+        """Return the actions that are due now, in order."""
         self._expire(now_ns)
         actions, self._notices = self._notices, []
         while self._queue and self._queue[0][0] <= now_ns:
@@ -212,7 +215,7 @@ class FaultLane:
             self._pass(item.plan, now_ns)
 
     def _pass(self, plan: _Plan, now_ns: float) -> None:
-        """Give a frame its time; the bytes of it that pass are counted as held until then."""
+        """Schedule a frame; its forwarded bytes count as held until then."""
         self.held_bytes -= len(plan.data)
         due_ns = now_ns + plan.delay_ns
         if plan.cut_at is not None:
@@ -238,7 +241,7 @@ class FaultLane:
             self._flush(due_ns)
 
     def _flush(self, due_ns: float) -> None:
-        """Let gathered frames pass."""
+        """Forward collected frames."""
         if self._gathering is not None:
             data, self._gathering = bytes(self._gathered), None
             self._gathered.clear()
@@ -257,14 +260,14 @@ class FaultLane:
             self._enqueue(due_ns, Deliver(self.direction, piece, plan.piece_bytes))
 
     def _enqueue(self, due_ns: float, action: ProxyAction) -> None:
-        # Nothing overtakes here: who is late makes those behind late.
+        # Frames keep their order here: a late frame delays the following ones.
         self._last_due_ns = max(due_ns, self._last_due_ns)
         self._queue.append((self._last_due_ns, action))
         if isinstance(action, Deliver):
             self.held_bytes += len(action.data)
 
     def _expire(self, now_ns: float) -> None:
-        """Let frames pass that have waited long enough, each at the time when it was due."""
+        """Forward frames that have waited long enough, each at the time when it was due."""
         while self._overtaken or self._gathering is not None:
             first = min(self._overtaken, key=lambda item: item.deadline_ns, default=None)
             deadline_ns = math.inf if first is None else first.deadline_ns
@@ -319,9 +322,9 @@ def _apply(plan: _Plan, rule: FaultRule, cut: SplitFrame, detail: float) -> None
 
 
 class FaultInjector:
-    """Perform the actions in order, and call `time_passed` at `next_due_ns`.
+    """Applies fault rules to both directions; perform its actions in order, and call `time_passed` at `next_due_ns`.
 
-    Which rules meet a frame depends on the seed and on the frames before it in its direction, on nothing else.
+    The rules that apply to a frame depend only on the seed and on the frames before it in its direction.
     """
 
     def __init__(self, rules: Sequence[FaultRule], seed: str) -> None:
@@ -333,17 +336,20 @@ class FaultInjector:
 
     @property
     def next_due_ns(self) -> int | None:
-        """Time at which held data next passes by itself, in ns, or None if none will."""
+        """Time at which held data is next forwarded, in ns, or None if there is none."""
         due_ns = min(lane.next_due_ns for lane in self.lanes.values())
         return None if self.is_cut or due_ns == math.inf else math.ceil(due_ns)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were received and have not passed yet."""
+        """Number of bytes that were received but not forwarded yet."""
         return sum(lane.held_bytes for lane in self.lanes.values())
 
     def received(self, direction: Direction, data: bytes, now_ns: int) -> list[ProxyAction]:
-        """Take bytes that go in `direction`. ProtocolError where they are no frames; of no use afterwards."""
+        """Add bytes that go in `direction`. ProtocolError if they are not frames.
+
+        The injector is unusable afterwards.
+        """
         return self._step(lambda: self.lanes[direction].received(data, now_ns), now_ns)
 
     def ended(self, direction: Direction, now_ns: int) -> list[ProxyAction]:

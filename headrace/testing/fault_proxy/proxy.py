@@ -1,7 +1,7 @@
 """FaultProxy: applies fault rules between two real sockets; an asyncio shell around one FaultInjector per connection.
 
 Point a consumer at the proxy instead of at its producer, or let a cluster dial through it (`headrace.network.proxy`):
-the opening passes untouched, so each side takes the proxy for the other one. `status_line` shows live counts.
+the handshake passes unchanged, so each side takes the proxy for the other one. `status_line` shows live counts.
 """
 
 import asyncio
@@ -33,21 +33,21 @@ from headrace.testing.fault_proxy.injector import (
 from headrace.testing.fault_proxy.rules import Direction, FaultRule
 
 HELD_BYTES_MAX: Final = 16 << 20
-"""Bytes of one direction that rules may hold back before no more of it is read."""
+"""Maximum number of bytes of one direction that rules may hold back; above it the proxy stops reading."""
 UNSENT_BYTES_MAX: Final = 1 << 20
-"""Nor where so much waits for a receiver that does not take it."""
+"""Maximum number of bytes that may wait for a slow receiver; above it the proxy stops reading."""
 _READ_BYTES: Final = 256 * 1024
 _FLUSH_TIMEOUT_S: Final = 1.0
 OnFault = Callable[[int, FaultApplied], None]
-"""Called with each fault: the number of the connection, and the fault."""
+"""Function called with each fault: the number of the connection, and the fault."""
 OnError = Callable[[str], None]
-"""Told why a connection could not be proxied any further."""
+"""Function called with the reason why a connection could not be proxied any further."""
 _ARROWS: Final = {Direction.FORWARD: "→", Direction.BACKWARD: "←"}
 
 
 @dataclass(frozen=True)
 class Address:
-    """A TCP address, or a Unix socket where `path` is set."""
+    """A TCP address, or a Unix socket if `path` is set."""
 
     host: str = ""
     port: int = 0
@@ -55,7 +55,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read an address; ValueError."""
+        """Parse an address; ValueError."""
         if text.startswith("unix:") and len(text) > 5:
             return cls(path=text[5:])
         host, colon, port = text.rpartition(":")
@@ -64,7 +64,7 @@ class Address:
         return cls(host.strip("[]"), int(port))
 
     def is_same_place(self, other: "Address") -> bool:
-        """Return whether who dials `other` comes to a listener of this address. Looks names up; may block."""
+        """Return whether a client of `other` reaches a listener of this address. Looks up names; may block."""
         if self.path is not None or other.path is not None:
             paths = [None if each.path is None else realpath(each.path) for each in (self, other)]
             return paths[0] == paths[1]
@@ -78,7 +78,7 @@ class Address:
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Return whether only processes of this machine reach a listener there; see `tls.is_loopback`."""
+        """Return whether only processes of this machine can reach a listener there; see `tls.is_loopback`."""
         return self.path is not None or is_loopback(self.host)
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Address:
 
 
 def _resolved(host: str) -> set[IPv4Address | IPv6Address]:
-    """Return the addresses of a host; none where it has none, as dialling or listening will say."""
+    """Return the addresses of a host; empty if it has none, which dialling or listening will report."""
     with contextlib.suppress(OSError):
         return {ip_address(found[4][0]) for found in socket.getaddrinfo(host, None)}
     return set()
@@ -97,7 +97,7 @@ def _resolved(host: str) -> set[IPv4Address | IPv6Address]:
 class FaultProxy:
     """Listens, dials `target` for each connection, and applies rules to its frames. On one event loop.
 
-    Without a `target` it dials whom each one asks for, with HTTP's CONNECT.
+    Without a `target` it dials the address that each client requests with HTTP's CONNECT.
     """
 
     def __init__(
@@ -122,17 +122,17 @@ class FaultProxy:
 
     @property
     def open_count(self) -> int:
-        """Connections that are being served."""
+        """Number of open connections."""
         return len(self._serving)
 
     async def listen(self, address: Address) -> Address:
-        """Begin to accept; return where, with the port that was taken for port 0. OSError.
+        """Start accepting; return the address, with the port chosen for port 0. OSError.
 
-        A socket file at which somebody answers is not replaced; one that its listener left behind is.
+        A socket file with a listener is not replaced; one that its listener left behind is.
         """
         if address.path is not None:
             if await _is_answered(address.path):
-                reason = "somebody answers there; move that socket aside first"
+                reason = "a listener answers there: move that socket aside first"
                 raise OSError(errno.EADDRINUSE, reason)
             self._server = await asyncio.start_unix_server(self._accepted, address.path)
             self._socket_file = (address.path, os.stat(address.path).st_ino)
@@ -142,12 +142,12 @@ class FaultProxy:
         return Address(host, port)
 
     async def close(self) -> None:
-        """Accept no more connections and cut the open ones."""
+        """Stop accepting connections, and cut the open ones."""
         if self._server is not None:
             self._server.close()
         if self._socket_file is not None:
             path, inode = self._socket_file
-            # Unless somebody else listens there by now.
+            # Unless another process listens there by now.
             with contextlib.suppress(FileNotFoundError):
                 if os.stat(path).st_ino == inode:
                     os.unlink(path)
@@ -200,11 +200,11 @@ class FaultProxy:
 
 
 class _NoConnectError(Exception):
-    """The client of the proxy did not name its target by a CONNECT request."""
+    """Raised if the client of the proxy did not name its target by a CONNECT request."""
 
 
 async def _wanted(reader: asyncio.StreamReader) -> Address:
-    """Read an HTTP request up to its end. _NoConnectError."""
+    """Read an HTTP request up to its end. Raises _NoConnectError."""
     try:
         request = await reader.readuntil(b"\r\n\r\n")
         method, authority, _ = request.partition(b"\r\n")[0].decode("latin-1").split(" ", 2)
@@ -212,7 +212,7 @@ async def _wanted(reader: asyncio.StreamReader) -> Address:
             return Address.parse(authority)
     except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         pass
-    raise _NoConnectError(f"it does not ask with CONNECT; set '{PROXY.key}', or give --to")
+    raise _NoConnectError(f"the client sent no CONNECT request: set '{PROXY.key}', or give --to")
 
 
 async def _dial(target: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -222,7 +222,7 @@ async def _dial(target: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWr
 
 
 async def _refuse(writer: asyncio.StreamWriter, reason: OSError) -> None:
-    """Tell the dialler; it may be gone."""
+    """Send the error to the client, which may have disconnected."""
     text = str(reason).encode("latin-1", "replace").replace(b"\r", b" ").replace(b"\n", b" ")
     with contextlib.suppress(OSError, TimeoutError):
         writer.write(b"HTTP/1.1 502 " + text + b"\r\n\r\n")
@@ -232,7 +232,7 @@ async def _refuse(writer: asyncio.StreamWriter, reason: OSError) -> None:
 
 
 async def _is_answered(path: str) -> bool:
-    """Return whether somebody listens at a Unix socket."""
+    """Return whether a listener answers at a Unix socket."""
     try:
         _, writer = await asyncio.open_unix_connection(path)
     except OSError:
@@ -318,7 +318,7 @@ class _Connection:
                 await self._changed[direction].wait()
             action = outgoing.popleft()
             if isinstance(action, EndStream):
-                # Whoever has gone already needs not be told.
+                # A peer that has disconnected need not be informed.
                 with contextlib.suppress(OSError):
                     if not writer.transport.is_closing() and writer.can_write_eof():
                         writer.write_eof()
@@ -415,7 +415,7 @@ def status_line(
 
 
 def binary_size_text(size_bytes: int) -> str:
-    """Return a size people can read: `950 B`, `12.3 KiB`, `1.2 GiB`."""
+    """Format a size for people: `950 B`, `12.3 KiB`, `1.2 GiB`."""
     size, unit = float(size_bytes), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1000:

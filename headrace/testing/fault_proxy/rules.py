@@ -1,7 +1,8 @@
 """Fault rules: frozen values, and the short texts that they are parsed from and printed as.
 
-A rule selects frames of one connection and does one thing to them. The frames of the opening (Hello, Proof) pass
-untouched: they are proofs over their own bytes. Counters (`every`, `nth`, `count`) run per connection and direction.
+A rule selects frames of one connection and applies one action to them. The frames of the handshake (Hello, Proof) are
+never changed, because they are proofs over their own bytes. Counters (`every`, `nth`, `count`) run per connection and
+direction.
 
 As texts: `drop Data channel=1 sequence=5`, `delay AddCredit by=100ms`, `throttle 1MiB/s`.
 
@@ -44,7 +45,7 @@ class Direction(enum.Enum):
 
     @property
     def other(self) -> "Direction":
-        """The opposite one."""
+        """Return the opposite direction."""
         return Direction.BACKWARD if self is Direction.FORWARD else Direction.FORWARD
 
 
@@ -58,7 +59,7 @@ class Unit(enum.Enum):
 
 
 def _key(name: str, unit: Unit, least: int = 0, **default: Any) -> Any:
-    """Describe a key; `least`: of counts, the smallest that does anything."""
+    """Describe a key; `least`: the smallest effective count."""
     return field(metadata={"key": name, "unit": unit, "least": least}, **default)
 
 
@@ -84,7 +85,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Reorder:
-    """The frame lets `by` others pass, or comes after `within` if none has passed it."""
+    """The frame lets `by` others pass, or is sent after `within` if none has passed it."""
 
     by_count: int = _key("by", Unit.COUNT, 1, default=1)
     within_ns: int = _key("within", Unit.DURATION, default=100 * _MS)
@@ -92,21 +93,21 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Corrupt:
-    """One bit of the frame is turned over, in the byte `at`, or where the seed says."""
+    """One bit of the frame is flipped, in the byte `at`, or at a random place from the seed."""
 
     at: int | None = _key("at", Unit.COUNT, default=None)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The connection ends in both directions once `at` bytes of the frame have passed."""
+    """The connection ends in both directions once `at` bytes of the frame have been forwarded."""
 
     at: int = _key("at", Unit.COUNT, default=0)
 
 
 @dataclass(frozen=True)
 class Stall:
-    """From this frame on nothing passes in its direction, for some time or for ever; the connection stays open."""
+    """From this frame on nothing passes in its direction, for some time or forever; the connection stays open."""
 
     duration_ns: int | None = _key("for", Unit.DURATION, default=None)
 
@@ -120,14 +121,14 @@ class Throttle:
 
 @dataclass(frozen=True)
 class Fragment:
-    """The frame is written in pieces of this size, each on its own."""
+    """The frame is written in pieces of this size, each separately."""
 
     size_bytes: int = _key("size", Unit.SIZE, default=1)
 
 
 @dataclass(frozen=True)
 class Coalesce:
-    """Frames are collected up to a size or an age of the oldest, and written at once."""
+    """Frames are collected up to a size or an age of the oldest, and written together."""
 
     size_bytes: int = _key("size", Unit.SIZE, default=1 << 20)
     within_ns: int = _key("within", Unit.DURATION, default=10 * _MS)
@@ -145,7 +146,7 @@ ACTIONS: Final[dict[str, type[Any]]] = {
 
 @dataclass(frozen=True)
 class FrameSelector:
-    """Selects the frames that meet all given conditions. Without conditions: all except those of the opening."""
+    """Selects the frames that meet all given conditions. Without conditions: all except those of the handshake."""
 
     frame_name: str | None = None
     direction: Direction | None = None
@@ -155,10 +156,10 @@ class FrameSelector:
     every: int | None = None  # of those so far, the n-th, 2n-th, …
     nth: int | None = None  # of those so far, this one, from 1
     probability: float = 1.0
-    count: int | None = None  # at most so many
+    count: int | None = None  # maximum number of frames
 
     def fits(self, direction: Direction, cut: SplitFrame) -> bool:
-        """Return whether the frame itself is meant, before anything is counted or drawn."""
+        """Return whether the frame itself matches, before counters and random numbers are used."""
         if cut.is_opening or self.direction not in (None, direction):
             return False
         frame = cut.frame
@@ -182,7 +183,7 @@ class FaultRule:
 
     @property
     def word(self) -> str:
-        """The action as rules and counts name it."""
+        """Name of the action in rules and counts."""
         return type(self.action).__name__.lower()
 
     def __str__(self) -> str:
@@ -190,21 +191,21 @@ class FaultRule:
 
 
 class FaultRuleError(ValueError):
-    """A text that is no rule; the message shows the form of one."""
+    """Raised for a text that is not a rule; the message shows the form of one."""
 
     def __init__(self, text: str, what: str) -> None:
-        super().__init__(f"'{text}' is no fault rule: {what}")
+        super().__init__(f"'{text}' is not a fault rule: {what}")
 
 
 class _WrongValue(Exception):
-    """A value that its key does not take."""
+    """Raised for a value that its key does not accept."""
 
 
 def parse_rule(text: str) -> FaultRule:
     """Read one rule. FaultRuleError."""
     words = text.split()
     if not words or words[0] not in ACTIONS:
-        raise FaultRuleError(text, f"it begins with none of {', '.join(ACTIONS)}")
+        raise FaultRuleError(text, f"it must begin with one of {', '.join(ACTIONS)}")
     action_class = ACTIONS[words[0]]
     action_keys = {key.metadata["key"]: key for key in dataclasses.fields(action_class)}
     action: dict[str, Any] = {}
@@ -219,14 +220,16 @@ def parse_rule(text: str) -> FaultRule:
                 _put(selector, name, _SELECTOR_KEYS[name](value))
             elif equals:
                 known = [*action_keys, *_SELECTOR_KEYS]
-                raise _WrongValue(f"'{name}' is none of its keys: {', '.join(known)}")
+                raise _WrongValue(f"'{name}' is not one of its keys: {', '.join(known)}")
             elif word in FRAME_NAMES:
                 _put(selector, "frame_name", word)
             elif action_keys and word[0].isdigit():
                 key = next(iter(action_keys.values()))
                 _put(action, key.name, _read(word, key))
             else:
-                raise _WrongValue(f"'{word}' is no frame; frames are {', '.join(FRAME_NAMES)}")
+                raise _WrongValue(
+                    f"'{word}' is not a frame; the frames are {', '.join(FRAME_NAMES)}"
+                )
         except _WrongValue as error:
             raise FaultRuleError(text, str(error)) from None
     missing = [
@@ -264,7 +267,7 @@ def _words(rule: FaultRule) -> Iterator[str]:
 
 def _put(values: dict[str, Any], name: str, value: Any) -> None:
     if name in values:
-        raise _WrongValue("something is said twice")
+        raise _WrongValue("a key is given twice")
     values[name] = value
 
 
@@ -311,7 +314,7 @@ def _with_unit(text: str, units: dict[str, int], unit: Unit, least: int = 0) -> 
 
 def _whole(text: str, least: int = 0) -> int:
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) < least:
-        raise _WrongValue(f"'{text}' is no whole number of at least {least}")
+        raise _WrongValue(f"'{text}' is not a whole number of at least {least}")
     return int(text)
 
 
@@ -319,7 +322,7 @@ def _range(text: str) -> tuple[int, int]:
     first, dots, last = text.partition("..")
     found = (_whole(first), _whole(last if dots else first))
     if found[1] < found[0]:
-        raise _WrongValue(f"'{text}' is no range")
+        raise _WrongValue(f"'{text}' is not a range")
     return found
 
 
@@ -336,7 +339,7 @@ def _probability(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise _WrongValue(f"'{text}' is no probability between 0 and 1")
+        raise _WrongValue(f"'{text}' is not a probability between 0 and 1")
     return value
 
 

@@ -202,7 +202,7 @@ def freeze_past_lease(folder: Path) -> Outcome:
         # The order of what one look finds is not known: the successor's checkpoint has to be seen first.
         pair.await_watched(job, after=pair.newest_checkpoint(job) or 0)
         first.go_on()
-        first.await_log("this process stands by")
+        first.await_log("this process is a standby")
         return Outcome(
             "a frozen leader goes on behind its successor",
             running["at"] - frozen_s,
@@ -239,7 +239,7 @@ def leave_when_zookeeper_is_away(folder: Path) -> Outcome:
         first, second = _leader_and_standby(pair, jobs, server.options())
         stopped_s = time.monotonic()
         server.stop()
-        first.await_log("this process stands by")
+        first.await_log("this process is a standby")
         newest = {job: pair.newest_checkpoint(job) for job in jobs}
         wait_until(lambda: time.monotonic() - stopped_s > _AWAY_S, 60, "half a minute")
         returns_s = time.monotonic()

@@ -44,13 +44,13 @@ def assert_stands_by_behind_its_successor(
     first: DriverProcess, second: DriverProcess, job: NumbersJob, pair: Rivals
 ) -> None:
     first.go_on()
-    first.await_log("this process stands by")
+    first.await_log("this process is a standby")
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
     pair.assert_gave_nothing_back(first, second)
     second.close()
-    first.await_log("this process leads the cluster 'test' (epoch 3)")
+    first.await_log("this process now leads the cluster 'test' (epoch 3)")
 
 
 @pytest.mark.parametrize("pair", ["folder", "s3", "zookeeper", "kubernetes"], indirect=True)
@@ -124,7 +124,7 @@ def test_a_leader_that_freezes_when_the_end_of_a_job_is_stored_leaves_the_rest_t
     second.wait_for("leads")
     pair.assert_forgotten(job)
     first.go_on()
-    first.await_log("this process stands by")
+    first.await_log("this process is a standby")
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
@@ -142,7 +142,7 @@ def test_a_leader_that_freezes_before_it_stores_the_end_of_a_job_does_not_end_it
     second.say("running", str(job.job_id))
     assert second.wait_for("running")["restored"], "it does not go on with the job"
     first.go_on()
-    first.await_log("this process stands by")
+    first.await_log("this process is a standby")
     second.say("result", str(job.job_id))
     assert second.wait_for("result")["status"] == "FINISHED"
     assert job.output() == job.expected
@@ -165,9 +165,9 @@ def test_a_job_that_a_frozen_leader_was_about_to_store_runs_under_no_later_leade
     pair.assert_forgotten(job, below="job-results")
     first.go_on()
     assert first.wait_for("refused")["error"] == "NotLeadingError"
-    first.await_log("this process stands by")
+    first.await_log("this process is a standby")
     second.close()
-    first.await_log("this process leads the cluster 'test' (epoch 3)")
+    first.await_log("this process now leads the cluster 'test' (epoch 3)")
     assert first.ask("jobs")["ids"] == []
     pair.assert_forgotten(job)
     assert job.output() == job.expected

@@ -249,7 +249,7 @@ def test_deletions_that_fail_at_the_end_of_a_job_are_tried_again_until_nothing_i
     leader.go_on()
     leader.say("result", str(job.job_id))
     assert leader.wait_for("result")["status"] == "FINISHED"  # nobody waits for the deletions
-    leader.await_log("cannot tell whether somebody reads")
+    leader.await_log("cannot find out whether")
     if is_killed:
         leader.kill()
         leader = pair.start("second")

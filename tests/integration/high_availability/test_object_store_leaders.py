@@ -119,11 +119,11 @@ def test_a_leader_whose_record_is_not_its_own_any_more_cannot_renew_it(folder: s
     assert not second.take(LeaderRecord(1, "second"))
     first.renew(LeaderRecord(1, "first", renewals=1))
     assert second.newest() == LeaderRecord(1, "first", renewals=1)
-    with pytest.raises(LeadershipLostError, match="not its record"):
+    with pytest.raises(LeadershipLostError, match="no longer its record"):
         second.renew(LeaderRecord(1, "second"))
     for epoch in (2, 3):
         assert second.take(LeaderRecord(epoch, "second"))
-    with pytest.raises(LeadershipLostError, match="not its record"):
+    with pytest.raises(LeadershipLostError, match="no longer its record"):
         first.renew(LeaderRecord(1, "first", renewals=2))
     assert second.newest_epoch() == 3
 

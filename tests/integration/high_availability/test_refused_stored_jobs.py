@@ -119,7 +119,7 @@ def test_a_stored_job_that_cannot_be_read_fails_alone_and_its_files_stay(pair: R
         driver.wait_for("leads")
         failed = driver.ask("result", str(bad.job_id))
         assert failed["status"] == "FAILED"
-        assert f"{graph} is not to be trusted" in failed["failure"].partition("\n")[0]
+        assert f"{graph} cannot be trusted" in failed["failure"].partition("\n")[0]
         assert str(bad.job_id) in driver.ask("jobs")["ids"]
         if name == "second":
             assert driver.ask("result", str(good.job_id))["status"] == "FINISHED"

@@ -86,8 +86,8 @@ def test_a_leader_whose_storage_was_away_leads_again_and_says_so_meanwhile(pair:
     only = start_with_job(pair, job)
     workers, rest = only.workers(), rest_client(only)
     with storage_away(pair.storage):
-        only.await_log("this process stands by")
-        with pytest.raises(RestRefusedError, match="nobody is known to lead it now") as refused:
+        only.await_log("this process is a standby")
+        with pytest.raises(RestRefusedError, match="no leader is known now") as refused:
             rest.get("/jobs/overview")
         assert refused.value.status == 503
         assert rest.get("/config")["flink-version"], "what needs no leader is answered"
@@ -109,7 +109,7 @@ def test_records_that_only_the_last_leader_had_collected_are_said_to_be_lost(pai
     with stream.execute_and_collect() as records:
         assert records.take(100) == list(range(100))
         with storage_away(pair.storage):
-            only.await_log("this process stands by")
+            only.await_log("this process is a standby")
         only.await_log("(epoch 2)")
         with pytest.raises(CollectedRecordsLostError, match="goes on under another leader"):
             records.take(100_000)
@@ -133,7 +133,9 @@ def test_the_next_job_master_puts_tasks_where_their_state_is_whichever_slots_com
             with storage_away(pair.storage):
                 lost = term - 1
                 wait_until(
-                    lambda lost=lost: only.log.count("this process stands by") == lost, 60, "a loss"
+                    lambda lost=lost: only.log.count("this process is a standby") == lost,
+                    60,
+                    "a loss",
                 )
             only.await_log(f"(epoch {term})")
         finally:
@@ -170,7 +172,7 @@ def test_a_job_is_reconciling_until_its_task_managers_are_back_under_the_next_le
     os.kill(silent, signal.SIGSTOP)
     try:
         with storage_away(pair.storage):
-            only.await_log("this process stands by")
+            only.await_log("this process is a standby")
         only.await_log("(epoch 2)")
         wait_until(lambda: status() == "RECONCILING", 60, "the job is RECONCILING")
         registered = "/taskmanagers"
@@ -201,7 +203,7 @@ def test_a_dispatcher_that_fails_is_followed_and_no_task_notices(pair: Rivals) -
     workers, rest = first.workers(), rest_client(first)
     first.say("fail", "dispatcher")
     first.await_log("LookupError: a bug in dispatcher (in endpoint")
-    first.await_log("another one follows it, and all jobs go on")
+    first.await_log("another one replaces it, and all jobs go on")
     assert_finishes(first, job, workers)
     metrics = rest.get(f"/jobs/{job.job_id}/metrics?get=numRestarts,fullRestarts")
     assert {each["value"] for each in metrics} == {"0"}

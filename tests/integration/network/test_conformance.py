@@ -272,7 +272,7 @@ def test_a_blocked_producer_is_woken_by_close(edge: Callable[..., Edge]) -> None
     sink.close()
     producing.join(10)
     assert len(errors) == 1
-    with pytest.raises(ProducerFailedError, match="it was cancelled"):
+    with pytest.raises(ProducerFailedError, match="the producer was cancelled"):
         drain(source)
     source.close()
 

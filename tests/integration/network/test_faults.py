@@ -136,13 +136,15 @@ def test_a_body_larger_than_what_it_pays_for_is_refused(producer: RawProducer) -
     prefix = PREFIX.pack(0x48445257, 1, Data.FRAME_ID, 0, len(layout), 0xFFFF_FFFF)
     producer.peer.send(producer.schema)
     producer.peer.socket.sendall(prefix + layout)
-    with pytest.raises(ProtocolError, match="a batch of 4294967295 bytes that pays for 1 segment"):
+    with pytest.raises(
+        ProtocolError, match="a batch of 4294967295 bytes does not fit the 1 segment"
+    ):
         next_element(producer.source)
 
 
 def test_garbage_is_detected(producer: RawProducer) -> None:
     producer.peer.socket.sendall(b"garbage" * 100)
-    with pytest.raises(ProtocolError, match="bytes that are no frame"):
+    with pytest.raises(ProtocolError, match="the bytes are not a frame"):
         next_element(producer.source)
     assert producer.peer.expect(Error).channel == NO_CHANNEL
     assert producer.peer.is_closed()
@@ -156,7 +158,7 @@ def test_a_corrupt_batch_is_detected(producer: RawProducer) -> None:
 
 def test_a_batch_without_its_schema_is_detected(producer: RawProducer) -> None:
     producer.peer.send(producer.data(0))
-    with pytest.raises(CorruptBatchError, match="unannounced schema"):
+    with pytest.raises(CorruptBatchError, match="which was not announced"):
         next_element(producer.source)
 
 
@@ -203,7 +205,7 @@ def test_a_consumer_that_breaks_the_protocol_is_disconnected(
 
 
 @pytest.mark.parametrize(
-    ("index", "what"), [(7, b"7 was requested"), (0, b"had a consumer already")]
+    ("index", "what"), [(7, b"7 was requested"), (0, b"already had a consumer")]
 )
 def test_a_subpartition_that_cannot_be_had_is_refused(
     start: Starter, index: int, what: bytes
@@ -299,7 +301,7 @@ def test_an_impostor_at_the_address_is_refused(start: Starter) -> None:
     location = msgspec.structs.replace(there, resource_id=ResourceId("a"))
     source = gate(consumer, [location])
     source.request_partitions()
-    with pytest.raises(PartitionConnectionError, match="other answers where a was expected"):
+    with pytest.raises(PartitionConnectionError, match="other answered instead of a"):
         next_element(source)
     source.close()
 

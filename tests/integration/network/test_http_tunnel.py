@@ -142,7 +142,7 @@ def closed_port() -> int:
 def test_a_proxy_that_cannot_reach_the_peer_says_why(asked: AskedProxy, start: Starter) -> None:
     port = closed_port()
     text = refusal(start, asked.place, port)
-    assert f"the proxy at {asked.place} ({PROXY.key}) answers: 502" in text
+    assert f"the proxy at {asked.place} ({PROXY.key}) answered: 502" in text
     assert asked.errors[0].startswith(f"connection 0: 127.0.0.1:{port} cannot be reached")
 
 
@@ -163,7 +163,7 @@ def test_what_is_no_proxy_is_named(start: Starter) -> None:
         answering = start_thread("answering", answer)
         text = refusal(start, f"{host}:{port}")
         answering.join(10)
-    assert f"the proxy at {host}:{port} ({PROXY.key}) answers: SSH-2.0-OpenSSH" in text
+    assert f"the proxy at {host}:{port} ({PROXY.key}) answered: SSH-2.0-OpenSSH" in text
 
 
 def test_who_asks_the_proxy_for_nobody_is_turned_away(asked: AskedProxy) -> None:
@@ -172,7 +172,7 @@ def test_who_asks_the_proxy_for_nobody_is_turned_away(asked: AskedProxy) -> None
         dialler.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert dialler.recv(100) == b""
     wait_until(lambda: bool(asked.errors))
-    assert f"it does not ask with CONNECT; set '{PROXY.key}', or give --to" in asked.errors[0]
+    assert f"the client sent no CONNECT request: set '{PROXY.key}', or give --to" in asked.errors[0]
 
 
 @pytest.mark.parametrize("value", ["nowhere", ":1", "a:b", "a:0", "a:65536"])

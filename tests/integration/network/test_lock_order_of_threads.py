@@ -57,7 +57,7 @@ def test_producers_consumers_and_cancellers_of_two_processes_never_take_locks_in
             assert not thread.is_alive(), "nothing may wait for ever"
         for node in nodes:
             node.close()
-    assert {"ChannelTurns", "PipelinedSubpartition", "NetworkBufferPool"} <= order.names
+    assert {"ReadyChannels", "PipelinedSubpartition", "NetworkBufferPool"} <= order.names
     assert_lawful(order)
     for node in nodes:
         pool = node.buffer_pool

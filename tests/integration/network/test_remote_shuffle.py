@@ -127,7 +127,7 @@ def test_an_older_attempt_is_refused_once_a_newer_one_is_expected(
     if push_first:
         push(environment, service, key=newer.partition_id)
     writer = writer_of(produce(environment, old, 1))
-    with pytest.raises(PushRefusedError, match="attempt 1 of its producer has taken over"):
+    with pytest.raises(PushRefusedError, match="attempt 1 of the producer has replaced this one"):
         writer.emit(numbers(0, 100))
         writer.finish()
     writer.close()
@@ -146,7 +146,7 @@ def test_what_nobody_registered_is_refused(service: ShuffleService, task_manager
     shuffle = register(service, partition_id(), 1)
     service.release_partitions([shuffle.partition_id])
     writer = writer_of(produce(task_manager("tm-1"), shuffle, 1))
-    with pytest.raises(PushRefusedError, match="nobody has registered it"):
+    with pytest.raises(PushRefusedError, match="the result is not registered"):
         writer.finish()
     writer.close()
 

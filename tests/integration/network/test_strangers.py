@@ -112,4 +112,9 @@ def test_strangers_are_bounded_and_keep_nobody_out(
         # Long before the deadline of ten seconds.
         strangers[0].settimeout(5)
         assert read_to_end(strangers[0]) == b""
-        assert len([text for text in caplog.messages if "too many others wait" in text]) == 1
+        assert (
+            len(
+                [text for text in caplog.messages if "too many unauthenticated connections" in text]
+            )
+            == 1
+        )

@@ -40,4 +40,4 @@ def test_a_job_that_is_cancelled_at_once_ends_the_process_of_a_function_that_doe
         MAY_RETURN.set()
         with pytest.raises(JobCancelledError):
             client.get_job_execution_result().result(30)
-    assert "did not return, and its job was to end at once" in caplog.messages[0]
+    assert "did not return, although its job must end at once" in caplog.messages[0]

@@ -209,7 +209,7 @@ def test_a_program_whose_state_cannot_follow_ends_and_touches_neither_savepoint_
     with pytest.raises(JobExecutionError) as ended:
         refused.get_job_execution_result().result(WAIT_S)
     assert (
-        "state 'tally' cannot follow its new type, as field 'seen' was int32 and is string now"
+        "state 'tally' cannot be converted to its new type: field 'seen' was int32 and is string now"
         in str(ended.value)
     )
     assert "Tally" in str(ended.value)
@@ -231,7 +231,9 @@ def test_a_refused_program_commits_what_a_savepoint_had_prepared_and_nothing_of_
     assert program.files() == {}
     program.gate.open_to(COUNT)
     refused = program.start(incompatible, COUNT, backend="hashmap", path=path)
-    with pytest.raises(JobExecutionError, match="state 'tally' cannot follow its new type"):
+    with pytest.raises(
+        JobExecutionError, match="state 'tally' cannot be converted to its new type"
+    ):
         refused.get_job_execution_result().result(WAIT_S)
     assert program.written() == expected(SAVED)
     assert digests(path) == stored

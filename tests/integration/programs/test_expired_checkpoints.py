@@ -71,7 +71,7 @@ def expire(env: StreamExecutionEnvironment, name: str, *, per_look: int) -> str:
         while True:
             checkpoints = client.get_job_details().result(WAIT_S).checkpoints
             failed = checkpoints.latest_failed
-            wanted = "waits for barriers" if per_look else "bytes wait in its inputs"
+            wanted = "waits for barriers" if per_look else "bytes are queued in its inputs"
             if failed is not None and wanted in failed.text:
                 return failed.text
             assert tap.taken < 500_000

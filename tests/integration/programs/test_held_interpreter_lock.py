@@ -107,7 +107,7 @@ def test_a_job_goes_on_while_its_function_holds_the_interpreter_lock_and_the_log
 ) -> None:
     settings = {**SETTINGS, "headrace.heartbeat.held-lock-timeout": "5 min"}
     assert run(tmp_path, settings, caplog) is JobStatus.FINISHED
-    told = [message for message in caplog.messages if "is alive but does not answer" in message]
+    told = [message for message in caplog.messages if "is alive but does not respond" in message]
     assert told
     assert len(told) <= 2, "the ResourceManager and the JobMaster tell it once each"
     assert all(f"hold_the_lock ({__file__}:" in message for message in told)
@@ -118,7 +118,7 @@ def test_with_default_options_a_job_goes_on_while_the_lock_is_held_for_longer_th
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert run(tmp_path, DEFAULT_HEARTBEATS, caplog, held_s=LONG_HELD_S) is JobStatus.FINISHED
-    told = [message for message in caplog.messages if "is alive but does not answer" in message]
+    told = [message for message in caplog.messages if "is alive but does not respond" in message]
     assert told
     assert len(told) <= 2, "the ResourceManager and the JobMaster tell it once each"
     assert all(f"hold_the_lock ({__file__}:" in message for message in told)

@@ -83,7 +83,9 @@ def test_another_version_of_a_package_that_the_process_has_loaded_fails_the_job_
     wheel(tmp_path / "wheels", "msgspec", "")
     (tmp_path / "requirements.txt").write_text("msgspec==1.0\n")
     env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "wheels"))
-    told = f"bring msgspec 1.0, but this process has loaded msgspec {msgspec.__version__} already"
+    told = (
+        f"asks for msgspec 1.0, but this process has already loaded msgspec {msgspec.__version__}"
+    )
     with pytest.raises(JobExecutionError, match=re.escape(told)):
         collected(env, str)
 
@@ -114,7 +116,7 @@ def test_the_environment_of_a_job_has_its_packages_before_those_of_the_interpret
     assert done.stdout.startswith(f"of the job {place}/lib/") and done.stdout.endswith(f"{place}\n")
     again = make_artifacts(*given, notes.append)
     assert [
-        note.endswith(f"already, in {lease.folder}")
+        note.endswith(f"already on this host, in {lease.folder}")
         for note, lease in zip(notes, [*leases, *again], strict=True)
     ] == [False] * len(leases) + [True] * len(leases)
     for lease in (*leases, *again):
@@ -158,7 +160,7 @@ def test_a_registry_that_is_out_of_reach_fails_the_job_and_says_what_to_do(
     env.set_python_requirements(str(tmp_path / "requirements.txt"))
     with pytest.raises(JobExecutionError, match="Connection refused") as failed:
         collected(env, str)
-    assert "out of reach of the workers, bring the packages with the job" in str(failed.value)
+    assert "out of reach of the workers, ship the packages with the job" in str(failed.value)
 
 
 class Reader(MapFunction):
@@ -169,7 +171,7 @@ class Reader(MapFunction):
         rates = Path(files.get_file("rates")).read_text()
         model = (Path(files.get_file("model")) / "weights" / "a.txt").read_text()
         folder = (Path(files.get_file("folder")) / "b.txt").read_text()
-        with pytest.raises(KeyError, match="there are: folder, model, rates"):
+        with pytest.raises(KeyError, match="its files are: folder, model, rates"):
             files.get_file("nowhere")
         self._text = f"{rates} {model} {folder}"
 

@@ -97,7 +97,7 @@ def test_no_more_slots_come_than_the_cluster_may_have(tmp_path: Path) -> None:
         wait_until(lambda: one.details(wide).failure is not None, what="the wait is over")
         failure = one.details(wide).failure
         assert failure is not None
-        assert "slotmanager.number-of-slots.max allows no more than 2 slot(s)" in failure.text
+        assert "slotmanager.number-of-slots.max allows at most 2 slot(s)" in failure.text
         assert len(one.driver.live) == 2
 
 
@@ -163,7 +163,7 @@ def test_a_host_that_loses_task_managers_again_and_again_serves_what_no_other_ca
 def test_a_job_above_the_quota_is_refused_and_another_one_runs(tmp_path: Path) -> None:
     with cluster(tmp_path, 4, {"headrace.session.slots-per-job-max": "2"}) as one:
         with pytest.raises(
-            HeadraceError, match="needs 3 slots, and a job of this cluster may have 2"
+            HeadraceError, match="needs 3 slots, but a job of this cluster may use only 2"
         ):
             one.submit_telling(tmp_path / "wide", 3)
         job = one.submit_telling(tmp_path / "narrow", 2)

@@ -98,6 +98,6 @@ def test_a_group_that_asks_for_more_than_any_task_manager_has_fails_at_once(
     with pytest.raises(JobExecutionError) as caught:
         env.execute("too large")
     assert (
-        "slot sharing group 'models' asks for 4 core(s) and 10 mb of task heap memory for each slot, which no "
-        "TaskManager has: a TaskManager has 2 core(s); all TaskManagers of this cluster are alike"
+        "slot sharing group 'models' requests 4 core(s) and 10 mb of task heap memory for each slot, which no "
+        "TaskManager has: a TaskManager has 2 core(s); all TaskManagers of this cluster have the same size"
     ) in str(caught.value).split("\n", 1)[0]

@@ -156,7 +156,7 @@ def test_checkpoints_that_fail_while_the_job_goes_on_are_told_too(job: Job, tmp_
     details = await_details(client, lambda details: len(details.notices) > 0)
     assert details.status is JobStatus.RUNNING
     line = details.notices[0].text
-    assert line.startswith("a checkpoint of job 'told' failed, and the job goes on: ")
+    assert line.startswith("a checkpoint of job 'told' failed, but the job goes on: ")
     assert "No space left on device; free space there" in line
 
 
@@ -178,7 +178,7 @@ def test_a_service_that_does_not_answer_is_waited_for_and_every_restart_is_told(
     client.get_job_execution_result().result(WAIT_S)
     notices = told(client)
     # Those that came fast stand in one line.
-    assert len(notices) == 4 and notices[-1].endswith("(1 more like it before)")
+    assert len(notices) == 4 and notices[-1].endswith("(1 similar ones before it)")
     assert all("ConnectionRefusedError: the service is down" in notice for notice in notices)
 
 

@@ -54,5 +54,5 @@ def test_state_that_cannot_be_stored_ends_the_job_however_often_it_may_restart(
     with pytest.raises(JobExecutionError) as ended:
         client.get_job_execution_result().result(60)
     told = str(ended.value).partition("\n")[0]
-    assert told.startswith("operator 'Careless' keeps what cannot be stored: record [")
+    assert told.startswith("operator 'Careless' keeps state that cannot be stored: record [")
     assert "(in state 'seen') does not fit its declared type ListTypeInfo<Long>" in told

@@ -108,7 +108,7 @@ def test_why_a_job_could_not_be_restored_is_told_whatever_is_asked_of_it_later(
     details = client.get_job_details().result(WAIT_S)
     while not details.status.is_terminal_state():
         details = client.get_job_details().result(WAIT_S)
-    reason = "state that no operator of this job claims: 'counter' (uid 'count')"
+    reason = "state of operators that this job does not have: 'counter' (uid 'count')"
     with pytest.raises(JobAlreadyEndedError) as refused:
         client.cancel().result(WAIT_S)
     assert reason in str(refused.value) and "has ended before as FAILED" in str(refused.value)
@@ -118,4 +118,4 @@ def test_why_a_job_could_not_be_restored_is_told_whatever_is_asked_of_it_later(
         client.get_job_execution_result().result(WAIT_S)
     assert reason in str(failed.value).partition("\n")[0]
     # It would be refused from there again.
-    assert "go on from it" not in caplog.text
+    assert "continue from it" not in caplog.text

@@ -293,7 +293,7 @@ MISTAKES = {
     # -- event time
     "null event time": Mistake(
         lambda env: assigned(with_nulls(env), ColumnTimestampAssigner("t")),
-        "RecordTypeError: record {'t': None} does not fit its declared type int64: column 't' gives the event time",
+        "RecordTypeError: record {'t': None} does not fit its declared type int64: column 't' is the event time",
         TIMED,
     ),
     "timestamp None": Mistake(

@@ -168,6 +168,6 @@ def test_the_command_serves_archives_until_it_is_told_to_end(
             process.wait(30)
         finally:
             process.kill()
-        assert "all archives stay" in process.stdout.read()
+        assert "all archives are kept" in process.stdout.read()
     assert process.returncode == 0
     assert (archives / job).exists()

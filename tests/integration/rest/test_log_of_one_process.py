@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     settings = {"env.log.dir": str(tmp_path / "file" / "logs")}
     with (
-        pytest.raises(ConfigurationError, match=r"env\.log\.dir.*no folder can be made there"),
+        pytest.raises(ConfigurationError, match=r"env\.log\.dir.*no folder can be created there"),
         MiniClusterExecutor(slot_count=1, settings=settings),
     ):
         pytest.fail("it has started")

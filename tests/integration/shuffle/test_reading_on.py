@@ -197,7 +197,7 @@ def test_who_wants_to_read_on_behind_the_end_is_refused(
     shuffle = push(task_manager("tm-1"), service)
     peer = RawPeer.dial(service.location)
     peer.send(request(shuffle, 1000))
-    assert b"behind the end of a stored result" in bytes(peer.expect(Error).body)
+    assert b"beyond the end of a stored result" in bytes(peer.expect(Error).body)
     peer.close()
 
 
@@ -207,7 +207,7 @@ def test_who_wants_to_read_on_behind_the_end_is_refused(
 def test_what_is_read_once_is_not_read_on(task_manager: Opener, kind: ResultPartitionType) -> None:
     producer = task_manager("tm-1")
     partition = producer.create_result_partition(ResultPartitionDescriptor(partition_id(), kind, 1))
-    with pytest.raises(PartitionError, match="is read once"):
+    with pytest.raises(PartitionError, match="can only be read once"):
         producer.partitions.create_view(partition_id(), 0, lambda: None, 32 << 10, 1)
     partition.fail(None)
     partition.release()

@@ -41,5 +41,5 @@ def test_signals_that_come_one_upon_the_other_end_it_all_the_same(
             process.wait(max(1.0, deadline - time.monotonic()))
         finally:
             process.kill()
-        assert "its committed results stay" in process.stdout.read()
+        assert "its committed results are kept" in process.stdout.read()
     assert process.returncode == 0

@@ -263,7 +263,9 @@ def test_a_stream_is_no_dataframe_where_jobs_run_without_spark_of_the_program_s_
 ) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     numbers = env.from_collection([1], type_info=Types.LONG())
-    with pytest.raises(ProgramError, match=r"execution.target spark.*which 'recording' is not"):
+    with pytest.raises(
+        ProgramError, match=r"execution.target spark.*not with the executor 'recording'"
+    ):
         env.batch_dataframe_of(numbers)
     assert executor.submitted == []
 

@@ -93,7 +93,7 @@ def test_the_table_api_is_refused_in_a_sentence(statement: str) -> None:
     ],
 )
 def test_pyflinks_link_with_its_jvm_is_refused_in_a_sentence(statement: str) -> None:
-    with pytest.raises(ProgramError, match=r"link with Flink's JVM, .*: leave it out\."):
+    with pytest.raises(ProgramError, match=r"link with Flink's JVM, .*: remove it\."):
         exec(statement, {})
 
 

@@ -44,7 +44,7 @@ def test_a_chunk_says_of_itself_what_is_needed_to_place_it() -> None:
 
 
 def test_a_chunk_that_cannot_be_placed_is_an_error() -> None:
-    with pytest.raises(MetadataError, match="cannot be placed"):
+    with pytest.raises(MetadataError, match="cannot be assigned to a channel"):
         concerns_subtask(StateChunk(StateTable.CHANNELS, "", 1, NO_FILE), 0, 1)
     assert not concerns_subtask(StateChunk(StateTable.KEYED, "", 1, NO_FILE), 0, 1)
 

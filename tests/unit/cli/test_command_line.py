@@ -78,7 +78,7 @@ def test_an_option_in_front_of_a_command_is_told_where_it_belongs(
 ) -> None:
     line, code = ending(capsys, "-m", "localhost:8081", "list")
     assert code == 1
-    assert "-m stands before a command: options come behind it" in line
+    assert "-m must come after the command" in line
 
 
 def program(directory: Path, text: str) -> str:
@@ -389,17 +389,17 @@ def test_our_own_errors_are_shown_as_they_speak() -> None:
         (["-p", "two"], "'two' is not a valid integer"),
         (["-D", "paralelism.default=2"], "did you mean parallelism.default?"),
         (["-D", "jobmanager.rpc.prot=2"], "did you mean jobmanager.rpc.port"),
-        (["--master", "foo"], "'foo' is no Spark master: there are local[n]"),
-        (["-D", "spark.master=local[0]"], "'local[0]' is no Spark master"),
+        (["--master", "foo"], "'foo' is not a Spark master: use local[n]"),
+        (["-D", "spark.master=local[0]"], "'local[0]' is not a Spark master"),
         (["-D", "slots=2"], "did you mean headrace.spark.slots?"),
-        (["-D", "taskmanager.resource-id=one"], "two of one name would take each other's place"),
+        (["-D", "taskmanager.resource-id=one"], "two with one name would replace each other"),
         (["-D", "parallelism.default=two"], "'two': this is not of type int"),
         (["-D", "slot.request.timeout=soon"], "'soon': this is not a duration"),
         (["-D", "state.backend.type=rocks"], "'rocks': it must be one of hashmap, rocksdb"),
         (["-D", "restart-strategy.type=always"], "'always': it must be one of none, fixed-delay,"),
         (["-D", "execution.checkpointing.interval=5 ms"], "it must be at least 10 ms or 0 ms"),
         (["-D", "execution.checkpointing.timeout=0 s"], "it must be at least 10 ms"),
-        (["-D", "shuffle-service-factory.class=nonsense"], "there are: credit-based, remote"),
+        (["-D", "shuffle-service-factory.class=nonsense"], "known names: credit-based, remote"),
     ],
 )
 def test_a_wrong_option_is_told_in_the_first_line_and_is_wrong_usage(

@@ -26,9 +26,12 @@ def test_the_command_is_listed_and_explains_itself() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "name the folders in which clusters write their archives"),
+        ([], "name the folders to which clusters write their archives"),
         (["/a", "-D", "historyserver.archive.retained-job=3"], "retained-jobs"),
-        (["/a", "-D", "historyserver.archive.retained-jobs=0"], "at least one archive is kept"),
+        (
+            ["/a", "-D", "historyserver.archive.retained-jobs=0"],
+            "it must be at least 1, or -1 for all",
+        ),
         (["/a", "-D", "historyserver.archive.retained-ttl=0 s"], "longer than 0"),
         (["/a", "--port", "none"], "historyserver.web.port"),
     ],
@@ -48,4 +51,4 @@ def test_a_port_in_use_is_told_by_its_setting() -> None:
 def test_beyond_this_host_it_wants_an_identity() -> None:
     asked = ["/a", "--port", "0", "-D", "historyserver.web.address=0.0.0.0"]
     result = CliRunner().invoke(history_server, asked)
-    assert (result.exit_code, "beyond this host REST speaks TLS" in result.output) == (2, True)
+    assert (result.exit_code, "beyond this host REST requires TLS" in result.output) == (2, True)

@@ -112,8 +112,8 @@ def test_a_program_sees_where_it_would_run(shell: Shell, program: Path) -> None:
     [
         (("--bogus",), "No such option '--bogus'"),
         (("-t", "yarn"), "'execution.target' has the value 'yarn'"),
-        (("-m", "127.0.0.1:1", "-t", "local"), "-m is for --target remote"),
-        (("-z", "nightly"), "-z names a cluster of high availability"),
+        (("-m", "127.0.0.1:1", "-t", "local"), "-m needs --target remote"),
+        (("-z", "nightly"), "-z needs high availability"),
     ],
 )
 def test_wrong_usage_ends_it_as_flink_s(

@@ -118,7 +118,7 @@ def test_a_target_of_a_setting_must_fit_the_options_too(
     shell: Shell, program: Path, command: str
 ) -> None:
     outcome = shell(command, "-m", "a:1", "-D", "execution.target=application", str(program))
-    assert "-m is for --target remote, and the target is application" in outcome.err
+    assert "-m needs --target remote, but the target is application" in outcome.err
     assert outcome.code == 1
 
 
@@ -192,15 +192,15 @@ def test_the_names_of_python_files_mean_the_same(
 @pytest.mark.parametrize(
     ("options", "begins", "remedy"),
     [
-        (("-c", "org.Job"), "-c/--class: there are no Java classes here", "-pym"),
-        (("--class", "org.Job"), "-c/--class: there are no Java classes here", "-pyfs"),
-        (("-C", "file:a.jar"), "-C/--classpath: there are no Java classes here", "spark.jars"),
+        (("-c", "org.Job"), "-c/--class: Java classes are not supported", "-pym"),
+        (("--class", "org.Job"), "-c/--class: Java classes are not supported", "-pyfs"),
+        (("-C", "file:a.jar"), "-C/--classpath: Java classes are not supported", "spark.jars"),
         (
             ("-pyclientexec", "python3"),
             "-pyclientexec/--pyClientExecutable: the program runs in the interpreter",
-            "'-m headrace' of that interpreter",
+            "run '-m headrace' with the other interpreter",
         ),
-        (("-pypath", "lib"), "-pypath/--pyPythonPath: bring the modules", "-pyfs"),
+        (("-pypath", "lib"), "-pypath/--pyPythonPath: add the modules", "-pyfs"),
         (("-cm", "LEGACY"), "Invalid value for '-cm'", "'no-claim', 'claim'"),
         (("-pym", "another"), "-py and -pym both name the program", "give one of them"),
     ],

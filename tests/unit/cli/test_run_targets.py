@@ -101,10 +101,10 @@ def test_an_address_is_that_of_a_remote_cluster() -> None:
 @pytest.mark.parametrize(
     ("target", "cluster", "address", "text"),
     [
-        ("session", None, "host:8081", "-m is for --target remote"),
-        ("remote", "nightly", None, "--cluster is for --target session"),
-        ("application", None, "host:8081", "-m is for --target remote"),
-        (None, "nightly", "host:8081", "--cluster is for --target session"),
+        ("session", None, "host:8081", "-m needs --target remote"),
+        ("remote", "nightly", None, "--cluster needs --target session"),
+        ("application", None, "host:8081", "-m needs --target remote"),
+        (None, "nightly", "host:8081", "--cluster needs --target session"),
     ],
 )
 def test_options_of_another_target_are_refused(
@@ -131,5 +131,5 @@ def test_a_wrong_token_of_the_environment_is_refused_by_a_session_and_named(
         monkeypatch.setenv("HEADRACE_TOKEN", "of-another")
         refused = shell("run", "--target", "session", str(program))
     assert refused.code == 1
-    assert "the token from HEADRACE_TOKEN is not that of the cluster at" in refused.err
+    assert "the token from HEADRACE_TOKEN is not the token of the cluster at" in refused.err
     assert "unset HEADRACE_TOKEN" in refused.err

@@ -67,7 +67,7 @@ def test_who_is_known_beyond_this_host_wants_an_identity_wherever_it_listens(
 def test_a_name_by_which_nobody_comes_is_told_by_the_command_s_option(tmp_path: Path) -> None:
     arguments = ["--directory", str(tmp_path), "--secret-file", str(tmp_path / "secret")]
     result = CliRunner().invoke(shuffle_service, [*arguments, "--advertised-host", "0.0.0.0"])
-    told = "Invalid value for '--advertised-host': nobody can reach this host by it"
+    told = "Invalid value for '--advertised-host': other hosts cannot connect to this address"
     assert result.exit_code != 0 and told in result.output
 
 
@@ -151,4 +151,4 @@ def test_a_service_that_has_failed_ends_with_its_cause(
     arguments = ["--directory", str(tmp_path), "--secret-file", str(tmp_path / "secret")]
     result = CliRunner().invoke(shuffle_service, arguments)
     assert result.exit_code == 1
-    assert "failed and ends; its committed results stay. OSError: no disk" in result.output
+    assert "failed and ends; its committed results are kept. OSError: no disk" in result.output

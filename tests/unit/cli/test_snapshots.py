@@ -79,6 +79,17 @@ def snapshots(tmp_path: Path) -> Snapshots:
     return Snapshots(tmp_path)
 
 
+@pytest.mark.parametrize("command", ["list", "show", "verify"])
+@pytest.mark.parametrize(
+    ("group", "other"), [("checkpoint", "savepoint"), ("savepoint", "checkpoint")]
+)
+def test_the_examples_of_a_help_text_are_of_its_own_group(
+    group: str, other: str, command: str
+) -> None:
+    shown = CliRunner().invoke(cli, [group, command, "--help"], standalone_mode=False).output
+    assert f"headrace {group} {command}" in shown and f"headrace {other}" not in shown
+
+
 def test_a_list_shows_checkpoints_and_savepoints_by_time(snapshots: Snapshots) -> None:
     for number in (11, 9):
         snapshots.take(number)
@@ -207,7 +218,7 @@ def test_the_first_line_of_a_failed_verification_names_the_file(
     assert (result.return_value, result.stdout) == (1, "")
     first = result.stderr.splitlines()[0]
     assert first.startswith("error: ") and str(file) in first
-    assert ("/_metadata is not there" in first) == (not file.exists() and pattern == "_metadata")
+    assert ("/_metadata is missing" in first) == (not file.exists() and pattern == "_metadata")
 
 
 @pytest.mark.parametrize("command", [("verify",), ("show", "--verify")])
@@ -230,7 +241,7 @@ def test_of_metadata_that_is_not_to_be_trusted_no_file_is_touched(
     snapshots.key = str(tmp_path / "another")
     result = snapshots.run("checkpoint", *command, uri)
     assert result.return_value == 1
-    assert "is not to be trusted" in result.output
+    assert "cannot be trusted" in result.output
     assert "every file is unchanged" not in result.output
     assert len(asked_for) == 1
 
@@ -254,9 +265,9 @@ COUNTS = "'count' (uid 'counter'), subtask 0, keyed 'counts'"
 @pytest.mark.parametrize(
     ("spoil", "place", "reason"),
     [
-        (another_key, COUNTS, "is not to be trusted"),
+        (another_key, COUNTS, "cannot be trusted"),
         (without_metadata, "", "it was never completed"),
-        (with_metadata_cut_off, "", "_metadata is not"),
+        (with_metadata_cut_off, "", "_metadata is incomplete"),
     ],
 )
 def test_programs_are_told_what_could_not_be_looked_at(
@@ -287,8 +298,8 @@ def test_a_verification_of_what_is_not_to_be_trusted_is_one_line(
     uri = snapshots.take(7)
     snapshots.key = str(tmp_path / "another")
     (line,) = snapshots.run("checkpoint", "verify", uri).stderr.splitlines()
-    assert f"{uri}/_metadata is not to be trusted" in line
-    assert line.endswith("name the file with that key by headrace.checkpoint.key-file")
+    assert f"{uri}/_metadata cannot be trusted" in line
+    assert line.endswith("set headrace.checkpoint.key-file to the file with that key")
 
 
 def test_what_somebody_else_wrote_is_shown_and_not_trusted(
@@ -298,7 +309,7 @@ def test_what_somebody_else_wrote_is_shown_and_not_trusted(
     snapshots.key = str(tmp_path / "another")
     result = snapshots.run("checkpoint", "show", uri)
     assert result.return_value == 1
-    assert "is not to be trusted" in result.output and "count" in result.output
+    assert "cannot be trusted" in result.output and "count" in result.output
 
 
 def test_damaged_metadata_is_told(snapshots: Snapshots) -> None:
@@ -307,7 +318,7 @@ def test_damaged_metadata_is_told(snapshots: Snapshots) -> None:
     metadata.write_bytes(metadata.read_bytes()[:-20])
     assert "damaged" in snapshots.run("checkpoint", "list", uri).output
     result = snapshots.run("checkpoint", "show", "--verify", uri)
-    assert (result.return_value, "is not whole" in result.output) == (1, True)
+    assert (result.return_value, "is incomplete" in result.output) == (1, True)
 
 
 def test_a_folder_of_several_is_not_shown_as_one(snapshots: Snapshots) -> None:

@@ -38,7 +38,7 @@ def test_a_remote_cluster_is_found_and_not_started() -> None:
         lambda: descriptor.deploy_application_cluster(Program(Path("program.py"))),
         lambda: descriptor.deploy_job_cluster("job", graph),
     ):
-        with pytest.raises(ConfigurationError, match="name session, application or per-job"):
+        with pytest.raises(ConfigurationError, match="set it to session, application or per-job"):
             deploy()
     descriptor.close()
 
@@ -73,7 +73,9 @@ def test_a_session_that_is_named_counts_before_an_election() -> None:
 
 
 def test_a_standby_that_was_started_has_no_client_and_names_the_leader() -> None:
-    with pytest.raises(HostError, match=r"process 7 takes no clients.*process 5"):
+    with pytest.raises(
+        HostError, match=r"process 7 is a standby, which accepts no clients.*process 5"
+    ):
         DeployedCluster(leader="process 5", pid=7).get_cluster_client()
 
 

@@ -54,7 +54,7 @@ def test_the_address_is_that_of_the_settings(settings: dict[str, str], address: 
 
 
 def test_a_range_of_ports_is_no_address() -> None:
-    with pytest.raises(ConfigurationError, match="the one port"):
+    with pytest.raises(ConfigurationError, match="a single port"):
         address_of(Settings({"rest.port": "8081-8090"}))
 
 

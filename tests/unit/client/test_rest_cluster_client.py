@@ -50,7 +50,7 @@ def test_that_nobody_leads_is_told_too(tmp_path: Path, caplog: pytest.LogCapture
     with RestClusterClient.of_leader(settings) as cluster, pytest.raises(RestUnreachableError):
         cluster.list_jobs()
     (message,) = [one for one in caplog.messages if "waiting" in one]
-    assert "none of its drivers leads" in message
+    assert "no leader of the cluster is known" in message
 
 
 def test_the_command_line_shows_it() -> None:

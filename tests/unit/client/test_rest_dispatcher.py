@@ -267,7 +267,7 @@ def test_a_chunk_that_is_too_long_is_refused(cluster: ServedCluster) -> None:
 
 def test_bytes_that_are_no_job_are_refused(cluster: ServedCluster) -> None:
     rest = RestClient(cluster.server.address, cluster.token)
-    with pytest.raises(RestRefusedError, match="the body is no JobGraph") as refused:
+    with pytest.raises(RestRefusedError, match="the body is not a JobGraph") as refused:
         rest.exchange("POST", "/jobs", b"\x81\xa1x\x01")
     assert refused.value.status == 400
 
@@ -287,5 +287,5 @@ def test_a_cluster_of_one_program_takes_no_jobs_and_says_which_option_changes_th
 def test_other_clients_are_answered_with_flinks_json_still(cluster: ServedCluster) -> None:
     assert cluster.get(f"/jobs/{RUNNING_JOB.hex()}").json["jid"] == RUNNING_JOB.hex()
     found = cluster.ask("POST", "/jobs", {})
-    assert (found.status, "cannot take a Java job graph" in found.errors) == (400, True)
+    assert (found.status, "cannot run a Java job graph" in found.errors) == (400, True)
     assert list(cluster.get(f"/jobs/{UNKNOWN_JOB.hex()}").json) == ["errors"]

@@ -118,7 +118,7 @@ def test_a_leader_that_is_followed_while_it_is_asked_is_unavailable_once(
 ) -> None:
     answer = asked.begin(is_message=is_message)
     asked.end(asked.leader)
-    with pytest.raises(RestRefusedError, match=f"its {asked.kind.__name__} has ended") as told:
+    with pytest.raises(RestRefusedError, match=f"its {asked.kind.__name__} ended") as told:
         answer.result(WAIT_S)
     assert told.value.status == 503
     assert asked.client.get(asked.path) == asked.empty

@@ -165,7 +165,7 @@ def test_the_first_version_that_differs_is_named_with_what_to_do() -> None:
     assert str(mismatch).startswith("version of pyarrow differs")
     assert "PYSPARK_PYTHON" in str(mismatch)
     brought = find_mismatch(software_versions(), worker, "tm-1", "environment:requirements@1")
-    assert "have python.requirements, or the archive with the interpreter, bring" in str(brought)
+    assert "let python.requirements, or the archive with the interpreter, install" in str(brought)
 
 
 def test_every_grant_is_a_session_of_its_own() -> None:

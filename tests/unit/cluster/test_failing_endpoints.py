@@ -156,7 +156,7 @@ def test_another_resource_manager_follows_and_takes_over_task_managers_slots_and
         after = slots_of(mini, graph)
         assert {key: after[key] for key in before} == before and len(after) == 3
         assert mini.handle.failure is None and not mini.handle.is_shutting_down.is_set()
-    (told,) = [each for each in caplog.messages if "another one follows it" in each]
+    (told,) = [each for each in caplog.messages if "another one replaces it" in each]
     assert "resourcemanager_0" in told and REPLACEMENTS_MAX.key in told
     assert ("LookupError: a bug" if way == "a bug" else "it was closed") in told
 
@@ -226,7 +226,7 @@ def test_another_dispatcher_follows_for_the_same_jobs(
         listed = mini.handle.call(mini.handle.dispatcher.list_jobs(), 10)
         assert {one.job_id for one in listed} == {graph.job_id, short.job_id}
         assert mini.handle.failure is None and not mini.handle.is_shutting_down.is_set()
-    (told,) = [each for each in caplog.messages if "another one follows it" in each]
+    (told,) = [each for each in caplog.messages if "another one replaces it" in each]
     assert "dispatcher_0" in told and DISPATCHER_REPLACEMENTS_MAX.key in told
     assert ("LookupError: a bug" if way == "a bug" else "it was closed") in told
 
@@ -249,7 +249,7 @@ def test_a_submission_under_way_outlives_the_dispatcher(monkeypatch: pytest.Monk
         )
         assert begun.wait(10)
         raise_in(failing, LookupError("a bug"))
-        with pytest.raises(NotLeadingError, match="another one follows it"):
+        with pytest.raises(NotLeadingError, match="either another one follows"):
             asked.result(10)
         await_next(mini, "dispatcher", failing)
         mini.handle.loop.call_soon_threadsafe(may_go_on.set)

@@ -93,7 +93,9 @@ def test_a_user_error_names_cause_operator_file_and_line(cluster: MiniCluster) -
     cluster.submit(graph)
     result = cluster.await_result(graph.job_id)
     assert result.status is JobStatus.FAILED and result.failure is not None
-    assert result.failure.text.startswith("ValueError: 20 was to fail (in operator 'Source: Paced'")
+    assert result.failure.text.startswith(
+        "ValueError: number 20 has to fail (in operator 'Source: Paced'"
+    )
 
 
 def test_a_cancelled_job_ends_as_cancelled_and_may_be_cancelled_again(cluster: MiniCluster) -> None:

@@ -74,7 +74,7 @@ def test_lines_are_shown_after_something_has_failed_within_the_receiver(
     os.write(world.writing, b"line\n")
     world.sender.close()
     assert b"".join(shown) == b"line\n"
-    assert "showing printed lines failed" in caplog.text
+    assert "could not show printed lines" in caplog.text
 
 
 def test_whoever_prints_waits_for_whoever_reads(control: EventLoopThread) -> None:

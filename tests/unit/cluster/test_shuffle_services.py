@@ -26,7 +26,7 @@ def test_without_a_choice_results_stay_on_task_managers() -> None:
 
 def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
     settings = Settings({SHUFFLE_SERVICE_FACTORY.key: "celestial"})
-    with pytest.raises(ConfigurationError, match=r"celestial.*there are: .*credit-based.*remote"):
+    with pytest.raises(ConfigurationError, match=r"celestial.*known names: .*credit-based.*remote"):
         load_shuffle_service_factory(settings)
 
 
@@ -49,7 +49,7 @@ def test_a_secret_file_is_what_several_clusters_share(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "reason"),
     [
-        ("ab" * 32, 0o640, "others than its owner"),
+        ("ab" * 32, 0o640, "other users may read it"),
         ("ab" * 16, 0o600, "16 bytes"),
         ("no hex", 0o600, "does not hold a secret"),
     ],

@@ -141,7 +141,7 @@ def said(sent: list[bytes]) -> list[HybridEvent]:
 
 def test_sources_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     builder = HybridSource.builder(NumberSequenceSource(1, 2))
-    with pytest.raises(ProgramError, match="must have one type, not Long and String"):
+    with pytest.raises(ProgramError, match="must have the same type, not Long and String"):
         builder.add_source(files_of(tmp_path, "a", 3))
     endless = HybridSource.builder(SocketSource("localhost", 1, "\n", 0))
     with pytest.raises(ProgramError, match="only the last source of a HybridSource may be endless"):

@@ -152,7 +152,7 @@ def test_an_error_whose_codec_fails_still_travels_by_its_name() -> None:
     error_codec.register(UndescribableError, int, lambda _: 1 // 0, lambda _: UndescribableError())
     rebuilt = travel(UndescribableError("text"))
     assert isinstance(rebuilt, RemoteError)
-    assert "UndescribableError: it could not be described: ZeroDivisionError" in str(rebuilt)
+    assert "UndescribableError: the error could not be described: ZeroDivisionError" in str(rebuilt)
 
 
 def test_facts_of_another_version_leave_a_readable_error() -> None:

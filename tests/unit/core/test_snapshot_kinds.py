@@ -37,5 +37,5 @@ def test_a_job_stops_with_some_savepoints_and_is_drained_by_some_of_these() -> N
 @pytest.mark.parametrize("kind", [one for one in SnapshotKind if not one.is_savepoint])
 def test_checkpoints_have_no_format(kind: SnapshotKind) -> None:
     assert (kind.savepoint_format, kind.is_native, kind.is_drained) == ("", False, False)
-    with pytest.raises(AssertionError, match="no format to choose"):
+    with pytest.raises(AssertionError, match="the format of a checkpoint cannot be chosen"):
         kind.in_format(NATIVE)

@@ -100,7 +100,7 @@ def test_evictors_show_what_they_are() -> None:
 
 
 def test_mistakes_are_errors_at_once() -> None:
-    with pytest.raises(ValueError, match="CountEvictor keeps 0 or more records, not -1"):
+    with pytest.raises(ValueError, match="CountEvictor must keep 0 or more records, not -1"):
         CountEvictor.of(-1)
     no_function: Any = 3
     with pytest.raises(TypeError, match="a DeltaFunction or a callable of two records is needed"):
@@ -108,5 +108,5 @@ def test_mistakes_are_errors_at_once() -> None:
 
 
 def test_a_window_of_less_than_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="must not be shorter than 0 ms: -1 ms"):
+    with pytest.raises(ValueError, match="must be at least 0 ms, not -1 ms"):
         TimeEvictor.of(Time.milliseconds(-1))

@@ -144,7 +144,9 @@ def test_strategies_that_make_watermarks_take_the_timeout_of_the_job_unless_they
 
 def test_a_generator_itself_is_no_supplier_of_generators() -> None:
     generator: Any = Silent()
-    with pytest.raises(TypeError, match="for_generator takes what makes a WatermarkGenerator"):
+    with pytest.raises(
+        TypeError, match="for_generator needs a callable that makes a WatermarkGenerator"
+    ):
         WatermarkStrategy.for_generator(generator)
 
 
@@ -176,5 +178,5 @@ def test_a_bare_function_is_no_timestamp_assigner() -> None:
 
 
 def test_records_cannot_be_late_by_less_than_nothing() -> None:
-    with pytest.raises(ValueError, match="out-of-orderness must not be below 0"):
+    with pytest.raises(ValueError, match="out-of-orderness must be at least 0"):
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1))

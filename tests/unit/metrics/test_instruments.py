@@ -131,6 +131,6 @@ def test_what_is_no_number_is_refused_where_it_is_counted_and_no_value_of_a_gaug
         Meter(ManualClock()).mark_event,
         Histogram(1).update,
     ):
-        with pytest.raises(TypeError, match=r"was given Decimal\('1'\)"):
+        with pytest.raises(TypeError, match=r"needs a number, not Decimal\('1'\)"):
             take(Decimal(1))  # pyright: ignore[reportArgumentType]
     assert Gauge(lambda: "none").snapshot("g") == {}  # pyright: ignore[reportArgumentType]

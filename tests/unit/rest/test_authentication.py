@@ -158,13 +158,13 @@ def test_authentication_can_be_switched_off_on_loopback_alone() -> None:
     settings = Settings({"rest.authentication": "none"})
     open_guard = guard_of(settings, TOKEN, "127.0.0.1", 8081, is_tls=False)
     assert (status(head(), open_guard), open_guard.token) == (None, "")
-    with pytest.raises(ConfigurationError, match="could steer the cluster"):
+    with pytest.raises(ConfigurationError, match="could control the cluster"):
         guard_of(settings, TOKEN, "0.0.0.0", 8081, is_tls=True)
 
 
 def test_no_origin_stands_for_all() -> None:
     settings = Settings({"web.access-control-allow-origin": "*"})
-    with pytest.raises(ConfigurationError, match="name one origin"):
+    with pytest.raises(ConfigurationError, match="set one origin"):
         guard_of(settings, TOKEN, "127.0.0.1", 8081, is_tls=False)
 
 
@@ -199,7 +199,7 @@ def test_beyond_this_host_the_endpoint_speaks_tls_with_the_certificate_of_its_co
     with pytest.raises(UnauthorizedError, match="no token was sent"):
         RestClient(address, ca_file=ca_file).get("/jobs")
     assert tls_cluster.ask("GET", "/jobs", headers={}).status == 401
-    with pytest.raises(RestUnreachableError, match="certificate is not to be trusted"):
+    with pytest.raises(RestUnreachableError, match="certificate is not trusted"):
         RestClient(address, tls_cluster.token).get("/jobs")
 
 
@@ -209,8 +209,8 @@ def test_a_command_says_at_first_that_a_port_speaks_tls_and_how_to_name_it(
 ) -> None:
     plain = tls_cluster.server.address.replace("https:", "http:")
     first_line = first_line_of(tmp_path, *command, "-m", plain)
-    assert first_line.startswith(f"error: no cluster answers at {plain}: the port speaks TLS: ")
-    assert f"name it as {tls_cluster.server.address};" in first_line
+    assert first_line.startswith(f"error: no cluster answers at {plain}: the port uses TLS: ")
+    assert f"use the address {tls_cluster.server.address};" in first_line
 
 
 def test_a_command_says_at_first_that_a_port_does_not_speak_tls_and_how_to_name_it(
@@ -219,8 +219,8 @@ def test_a_command_says_at_first_that_a_port_does_not_speak_tls_and_how_to_name_
     with served_cluster(tmp_path, monkeypatch) as served:
         plain = served.server.address
         first_line = first_line_of(tmp_path, "list", "-m", plain.replace("http:", "https:"))
-    assert "the port does not speak TLS: " in first_line
-    assert f"name it as {plain};" in first_line
+    assert "the port does not use TLS: " in first_line
+    assert f"use the address {plain};" in first_line
 
 
 def first_line_of(folder: Path, *arguments: str) -> str:

@@ -143,7 +143,7 @@ def test_a_wrong_token_says_where_it_was_from_and_where_the_right_one_is() -> No
     with fake_cluster({}) as cluster:
         client, _ = client_of(cluster, token="old")
         with pytest.raises(
-            UnauthorizedError, match="the token from a file is not that of the cluster"
+            UnauthorizedError, match="the token from a file is not the token of the cluster"
         ) as raised:
             client.get("/jobs")
         assert "HEADRACE_TOKEN" in str(raised.value)
@@ -212,7 +212,7 @@ def test_a_cluster_that_has_ended_is_not_asked_again() -> None:
 def test_a_connection_that_breaks_is_told_and_not_asked_again() -> None:
     with fake_cluster({"GET /a": Answer(200, b"", {"Content-Length": "10"})}) as cluster:
         client, _ = client_of(cluster)
-        with pytest.raises(RestUnreachableError, match="its answer broke off"):
+        with pytest.raises(RestUnreachableError, match="its answer ended early"):
             client.get("/a")
     assert len(cluster.requests) == 1
 
@@ -220,7 +220,7 @@ def test_a_connection_that_breaks_is_told_and_not_asked_again() -> None:
 def test_an_answer_that_is_no_json_is_told() -> None:
     with fake_cluster({"GET /a": Answer(200, b"<html>")}) as cluster:
         client, _ = client_of(cluster)
-        with pytest.raises(RestRefusedError, match="not JSON: is http://127"):
+        with pytest.raises(RestRefusedError, match="not JSON: check that http://127"):
             client.get("/a")
 
 
@@ -228,7 +228,7 @@ def test_a_redirect_is_not_followed_with_the_token() -> None:
     with fake_cluster({"GET /a": Answer(302, {}, {"Location": "http://evil.example"})}) as cluster:
         client, _ = client_of(cluster)
         with pytest.raises(
-            RestRefusedError, match=r"leads to http://evil\.example, which is not followed"
+            RestRefusedError, match=r"redirects to http://evil\.example, which is not followed"
         ):
             client.get("/a")
 
@@ -243,7 +243,7 @@ def test_a_token_does_not_travel_in_clear_text() -> None:
 def test_a_file_of_authorities_that_is_none_is_told(tmp_path: Path) -> None:
     bad = tmp_path / "ca.pem"
     bad.write_text("no certificate")
-    with pytest.raises(ConfigurationError, match="no PEM file"):
+    with pytest.raises(ConfigurationError, match="not a PEM file"):
         RestClient("https://far.example.org:8081", TOKEN, ca_file=str(bad))
 
 
@@ -293,7 +293,7 @@ def test_patience_has_an_end_and_says_where_the_result_will_be() -> None:
     answers = {f"POST {SAVEPOINTS}": {"request-id": "ab"}, f"GET {SAVEPOINTS}/ab": IN_PROGRESS}
     with fake_cluster(answers) as cluster:
         client, pauses = client_of(cluster, client_timeout="5 s")
-        with pytest.raises(OperationLateError, match=f"ask {SAVEPOINTS}/ab for the result"):
+        with pytest.raises(OperationLateError, match=f"request {SAVEPOINTS}/ab for the result"):
             client.result_of(f"{SAVEPOINTS}/ab", "ab")
     assert sum(pauses.seconds) == pytest.approx(5, abs=1)
     assert max(pauses.seconds) == 0.25
@@ -379,7 +379,7 @@ def test_a_certificate_is_trusted_by_the_file_that_holds_it_and_not_otherwise(
     with fake_cluster({"GET /a": {"x": 1}}) as cluster:
         cluster.wrap(context)
         address = cluster.address.replace("http:", "https:")
-        with pytest.raises(RestUnreachableError, match="certificate is not to be trusted"):
+        with pytest.raises(RestUnreachableError, match="certificate is not trusted"):
             RestClient(address, TOKEN).get("/a")
         assert RestClient(address, TOKEN, ca_file=str(certificate)).get("/a") == {"x": 1}
 

@@ -68,7 +68,7 @@ ERRORS = [
     ("GET", "/nowhere", 404, "Not found: /nowhere"),
     ("POST", "/overview", 404, "Not found: /overview"),
     ("OPTIONS", "/overview", 404, "Not found: /overview"),
-    ("POST", "/jobs", 400, "cannot take a Java job graph"),
+    ("POST", "/jobs", 400, "cannot run a Java job graph"),
     (
         "PATCH",
         f"{JOB}/rescaling?parallelism=2",

@@ -357,7 +357,7 @@ def test_the_first_free_port_of_a_range_is_taken() -> None:
         both = Settings({"rest.port": "1", "rest.bind-port": f"{port},0"})
         with bind(place_of_cluster(both)) as listener:
             assert listener.getsockname()[1] != port
-    with pytest.raises(ConfigurationError, match="nothing can listen there"):
+    with pytest.raises(ConfigurationError, match="the address cannot be bound"):
         bind(place_of_cluster(Settings({"rest.port": "0", "rest.bind-address": "203.0.113.7"})))
 
 
@@ -393,14 +393,16 @@ def test_an_endpoint_without_authentication_says_so(
     with served_cluster(tmp_path, monkeypatch, {"rest.authentication": "none"}) as cluster:
         assert cluster.ask("GET", "/jobs", headers={}).status == 200
     (told,) = [one.message for one in caplog.records if "rest.authentication" in one.message]
-    assert told.startswith("rest.authentication is 'none': whoever can connect to http://127.0.0.1")
+    assert told.startswith(
+        "rest.authentication is 'none': everybody who can connect to http://127.0.0.1"
+    )
 
 
 def test_beyond_this_host_there_is_no_rest_without_a_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        pytest.raises(ConfigurationError, match="beyond this host REST speaks TLS"),
+        pytest.raises(ConfigurationError, match="beyond this host REST requires TLS"),
         served_cluster(tmp_path, monkeypatch, {"rest.bind-address": "0.0.0.0"}),
     ):
         pass
@@ -428,4 +430,4 @@ def test_a_program_runs_without_rest_where_its_home_cannot_be_made_and_a_session
             start_rest_server(control, settings, clock, name="job", is_session=True)
         return
     assert start_rest_server(control, settings, clock, name="job") is None
-    assert "there is no dashboard and no REST: HEADRACE_HOME (/dev/null/x)" in caplog.text
+    assert "the dashboard and REST could not be started: HEADRACE_HOME (/dev/null/x)" in caplog.text

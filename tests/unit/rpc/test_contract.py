@@ -84,10 +84,10 @@ class VariadicGateway(Protocol):
 @pytest.mark.parametrize(
     ("gateway_type", "complaint"),
     [
-        (LiveGateway, "a LedgerGateway cannot travel"),
-        (AnyGateway, "Any says nothing"),
-        (NestedAnyGateway, "Any says nothing"),
-        (ObjectGateway, "a ValueError cannot travel"),
+        (LiveGateway, "a LedgerGateway cannot be encoded"),
+        (AnyGateway, "Any is not a type that can be encoded"),
+        (NestedAnyGateway, "Any is not a type that can be encoded"),
+        (ObjectGateway, "a ValueError cannot be encoded"),
         (UntypedGateway, "parameter 'value' has no type"),
         (AnsweringTellGateway, "must return None"),
         (VariadicGateway, "cannot be typed"),

@@ -207,7 +207,7 @@ def test_a_host_that_vanishes_is_lost_by_silence(remote_world: World) -> None:
         remote_world.network.kill("callee", breaks_connections=False)
         await remote_world.advance_ms(500_000)
         assert leader.losses == [(started_ms + 70_000, WORKER, MonitorState.TIMEOUT)]
-        assert "no heartbeat of worker for 50000 ms ('heartbeat.timeout')" in leader.texts[0]
+        assert "no heartbeat from worker for 50000 ms ('heartbeat.timeout')" in leader.texts[0]
 
     remote_world.run(scenario())
 
@@ -270,7 +270,9 @@ def test_answers_that_cannot_be_sent_are_told_once(
 
     remote_world.run(scenario())
     [told] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert told.startswith("heartbeats of worker fail, so that it will be lost: result (Report)")
+    assert told.startswith(
+        "heartbeats of worker fail, so that it will count as lost: result (Report)"
+    )
 
 
 def test_nothing_comes_after_unmonitoring_or_stopping(virtual_world: World) -> None:

@@ -172,5 +172,7 @@ def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
 
 
 def test_a_frame_past_the_limit_ends_the_stream_before_it_is_stored() -> None:
-    with pytest.raises(OversizeFrameError, match=r"31 bytes, 30 are taken \('pekko.framesize'\)"):
+    with pytest.raises(
+        OversizeFrameError, match=r"31 bytes, the maximum is 30 \('pekko.framesize'\)"
+    ):
         RpcFrameDecoder(30).feed(LENGTH.pack(31))

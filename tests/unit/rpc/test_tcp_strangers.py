@@ -159,7 +159,7 @@ def test_a_frame_that_the_peer_did_not_seal_ends_the_connection_unread(
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
-    assert "is not from there" in caplog.text
+    assert "does not have that peer's seal" in caplog.text
     assert "no request" not in caplog.text
 
 

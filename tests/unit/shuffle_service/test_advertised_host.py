@@ -53,13 +53,13 @@ def test_a_machine_whose_name_leads_nobody_to_it_must_be_given_one(
 ) -> None:
     if addresses is not None:
         resolver["worker-7"] = addresses
-    told = r"'shuffle-service\.host' is not set: it listens at 0\.0\.0\.0, .* its name 'worker-7'"
+    told = r"'shuffle-service\.host' is not set: other hosts cannot connect to 0\.0\.0\.0, .*'worker-7'"
     with pytest.raises(ConfigurationError, match=told):
         of("0.0.0.0")
 
 
 @pytest.mark.parametrize("given", ["0.0.0.0", "::", "[::]"])
 def test_all_addresses_are_nobody_s(resolver: dict[str, list[str]], given: str) -> None:
-    told = r"'shuffle-service\.host' has the value .*: nobody can reach this host by it"
+    told = r"'shuffle-service\.host' has the value .*: other hosts cannot connect to this address"
     with pytest.raises(ConfigurationError, match=told):
         of("10.0.0.7", given)

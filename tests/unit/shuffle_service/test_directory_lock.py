@@ -99,7 +99,9 @@ def test_a_directory_in_which_others_may_write_is_refused(tmp_path: Path, mode: 
     directory = tmp_path / "open"
     directory.mkdir()
     directory.chmod(mode)
-    with pytest.raises(ConfigurationError, match="others than its owner may write there: chmod"):
+    with pytest.raises(
+        ConfigurationError, match="users other than the owner may write there: chmod"
+    ):
         new_service(directory, 1).start()
     assert list(directory.iterdir()) == []
 
@@ -108,7 +110,7 @@ def test_a_directory_that_belongs_to_somebody_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(ConfigurationError, match="it belongs to another user"):
+    with pytest.raises(ConfigurationError, match="the directory belongs to another user"):
         new_service(tmp_path, 1).start()
 
 
@@ -116,7 +118,7 @@ def test_a_directory_that_anybody_may_exchange_is_refused(tmp_path: Path) -> Non
     directory = tmp_path / "open" / "results"
     directory.mkdir(parents=True, mode=0o700)
     directory.parent.chmod(0o777)
-    with pytest.raises(ConfigurationError, match="everybody may rename what lies there"):
+    with pytest.raises(ConfigurationError, match="everybody may rename its files"):
         new_service(directory, 1).start()
     directory.parent.chmod(0o1777)
     service = new_service(directory, 1)
@@ -146,6 +148,6 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
     directory.mkdir(mode=0o700)
     precious.write_text("mine")
     (directory / "lock").symlink_to(precious)
-    with pytest.raises(ConfigurationError, match="cannot write there"):
+    with pytest.raises(ConfigurationError, match="cannot write to this directory"):
         new_service(directory, 1).start()
     assert precious.read_text() == "mine"

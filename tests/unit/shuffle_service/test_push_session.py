@@ -191,16 +191,19 @@ def test_what_ends_without_a_commit_is_deleted_once(
 @pytest.mark.parametrize(
     ("frames", "what"),
     [
-        ((OPEN,), "PushOpen frame where none"),
-        ((data(1),), "element 1 where 0 was expected"),
-        ((data(0, 2),), "subpartition 2 of 2"),
-        ((PushData(0, 0, 0, 3, FINGERPRINT, (), bytes(1001)),), "1001 bytes, at most 1000"),
-        ((PushData(0, 0, 0, 3, 99, (), ROWS.serialize().to_pybytes()),), "unannounced schema"),
-        ((PushData(0, 0, 0, 3, FINGERPRINT, (), b"nonsense"),), "no Arrow message"),
+        ((OPEN,), "may not send a PushOpen frame"),
+        ((data(1),), "element 1 was received, but 0 was expected"),
+        ((data(0, 2),), "subpartition 2, but there are only 2"),
+        ((PushData(0, 0, 0, 3, FINGERPRINT, (), bytes(1001)),), "1001 bytes, the maximum is 1000"),
+        ((PushData(0, 0, 0, 3, 99, (), ROWS.serialize().to_pybytes()),), "was not announced"),
+        ((PushData(0, 0, 0, 3, FINGERPRINT, (), b"nonsense"),), "cannot be read with its schema"),
         ((PushEvent(0, 0, 77, 0),), "unknown kind 77"),
-        ((PushCommit(0, 1),), "the end after 1 elements, 0 had come"),
-        ((PushAccept(0, 1, 1),), "PushAccept frame where none"),
-        ((PartitionRequest(0, partition_id(), 0, 1, 1, 1),), "PartitionRequest frame where none"),
+        ((PushCommit(0, 1),), "the result ends after 1 elements, but 0 were received"),
+        ((PushAccept(0, 1, 1),), "may not send a PushAccept frame"),
+        (
+            (PartitionRequest(0, partition_id(), 0, 1, 1, 1),),
+            "may not send a PartitionRequest frame",
+        ),
     ],
 )
 def test_violations_end_the_connection_and_store_nothing(
@@ -226,7 +229,7 @@ def test_a_batch_without_credit_is_refused_before_memory_is_taken(world: World) 
 
 @pytest.mark.parametrize("count", [0, 1 << 16 | 1])
 def test_an_impossible_number_of_subpartitions_is_refused(count: int) -> None:
-    with pytest.raises(ProtocolError, match="an impossible request"):
+    with pytest.raises(ProtocolError, match="the request is invalid"):
         World().take(PushOpen(0, partition_id(), count))
 
 
@@ -252,19 +255,19 @@ def test_whatever_fails_while_a_batch_is_stored_fails_the_push_and_nothing_is_co
     assert world.writer.stored == [] and world.writer.calls == []
     for callback in world.posted:
         callback()
-    assert f"it cannot be stored: {type(error).__name__}".encode() in world.said()
+    assert f"the result cannot be stored: {type(error).__name__}".encode() in world.said()
     assert world.writer.calls == ["release"] and world.discards == [partition_id()]
 
 
 def test_whatever_fails_at_the_beginning_or_the_end_is_answered(world: World) -> None:
     world.writer.finish_error = MemoryError("no more")
     world.take(PushCommit(0, 0))
-    assert b"it cannot be completed: MemoryError: no more" in world.said()
+    assert b"the result cannot be completed: MemoryError: no more" in world.said()
     assert world.writer.calls == ["finish", "release"] and world.ended_count == 1
     other = World()
     other.begin_error = MemoryError("no more")
     other.take(OPEN)
-    assert b"its writer cannot be made: MemoryError: no more" in other.said()
+    assert b"its writer cannot be created: MemoryError: no more" in other.said()
     assert other.ended_count == 1
 
 

@@ -88,7 +88,7 @@ def test_what_was_written_with_another_secret_is_no_result(
 ) -> None:
     write(tmp_path)
     assert found(tmp_path, b"t" * 32) == []
-    assert "is not what was written under this name with this secret" in caplog.text
+    assert "was not written under this name with this secret" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
 
@@ -116,7 +116,7 @@ def test_no_element_can_be_moved_within_a_result(tmp_path: Path) -> None:
     content = path.read_bytes()
     first, second = content[: extent.length], content[extent.length : 2 * extent.length]
     path.write_bytes(second + first + content[2 * extent.length :])
-    with pytest.raises(CorruptFileError, match="not what was written there with this secret"):
+    with pytest.raises(CorruptFileError, match="is not the one written there with this secret"):
         read(file)
     file.close()
 

@@ -53,5 +53,5 @@ def test_links_that_somebody_left_are_not_followed(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize("content", [b"", b"\xff" * 16, b"../../../../etc/x", b"0" * 1000])
 def test_a_file_that_holds_no_name_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "identity").write_bytes(content)
-    with pytest.raises(ConfigurationError, match="holds no name of a shuffle service"):
+    with pytest.raises(ConfigurationError, match="does not hold the name of a shuffle service"):
         name_of(tmp_path, 1)

@@ -153,7 +153,9 @@ def test_a_program_does_not_take_the_jobs_of_a_session_for_its_own(lead: Lead) -
     first, services = lead()
     services.application_store.end(first.run, ApplicationEnd(0, 1))
     put(services, JobId.generate(system_random()))
-    with pytest.raises(ConfigurationError, match=r"cluster-id.*none of this application"):
+    with pytest.raises(
+        ConfigurationError, match=r"cluster-id.*does not belong to this application"
+    ):
         lead()
 
 
@@ -163,7 +165,7 @@ def test_a_main_that_nobody_answered_has_not_ended(lead: Lead) -> None:
     assert application.main_ended(1) == EXIT_LEFT
     newest = services.application_store.newest()
     assert newest is not None and newest.end is None
-    assert "its leadership is lost; the application goes on" in str(application.loss)
+    assert "its leadership is lost; the application continues" in str(application.loss)
 
 
 def test_a_main_collects_nothing_of_a_later_term_of_its_process(lead: Lead) -> None:
@@ -183,7 +185,7 @@ def test_a_main_collects_nothing_of_a_later_term_of_its_process(lead: Lead) -> N
     election.leadership.lose("its lease was not renewed")
     election.contend_again()
     wait_until(lambda: election.epoch == 2, 20, "its next term")
-    with pytest.raises(NotLeadingError, match="in which main collects"):
+    with pytest.raises(NotLeadingError, match="while main collected"):
         asyncio.run(job.fetch_collected_results(*asked))
 
 

@@ -31,7 +31,7 @@ def test_what_spark_takes_is_taken(master: str) -> None:
                "spark://a:7077,b", "http://host:7077", "mesos://host:5050", "yarn-client", "local[2] "],
 )  # fmt: skip
 def test_what_spark_would_refuse_is_refused_with_what_there_is(master: str) -> None:
-    with pytest.raises(UnknownMasterError, match=r"is no Spark master: there are local\[n\]"):
+    with pytest.raises(UnknownMasterError, match=r"is not a Spark master: use local\[n\]"):
         refuse_unknown_master(master)
 
 
@@ -45,7 +45,7 @@ def test_a_master_that_refuses_connections_is_named_with_what_is_next() -> None:
         port = gone.getsockname()[1]
     with pytest.raises(
         MasterUnreachableError,
-        match=rf"spark://127\.0\.0\.1:{port} cannot be reached \(.*refused.*master-timeout is 5 s\): is it running",
+        match=rf"spark://127\.0\.0\.1:{port} cannot be reached \(.*refused.*master-timeout is 5 s\): check",
     ):
         refuse_unreachable_master(f"spark://127.0.0.1:{port}", 5, SystemClock())
 

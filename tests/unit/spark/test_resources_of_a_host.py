@@ -24,7 +24,7 @@ def test_resources_that_no_executor_has_are_refused_by_name(conf: dict[str, str]
 def test_executors_on_kubernetes_need_an_image() -> None:
     conf = {"spark.master": "k8s://https://host:6443"}
     with pytest.raises(
-        ConfigurationError, match=r"spark\.kubernetes\.container\.image.*name an image"
+        ConfigurationError, match=r"spark\.kubernetes\.container\.image.*set an image"
     ):
         refuse_missing_image(conf)
     refuse_missing_image({**conf, "spark.kubernetes.executor.container.image": "streams"})

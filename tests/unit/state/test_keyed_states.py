@@ -135,7 +135,7 @@ def test_a_list_may_change_while_it_is_read() -> None:
 def test_a_list_takes_no_none(write: Callable[[Any], None]) -> None:
     backend, state = _state(LIST)
     backend.set_current_key("a")
-    with pytest.raises(StateAccessError, match="'list' takes no None"):
+    with pytest.raises(StateAccessError, match="'list' does not accept None"):
         write(state)
 
 
@@ -187,7 +187,7 @@ def test_a_name_means_one_kind_of_state() -> None:
     assert backend.get_state(ValueStateDescriptor("value", Types.INT()), backend.key_scope) is state
     with pytest.raises(StateAccessError, match="'value' is already registered as value state"):
         backend.get_state(ListStateDescriptor("value", Types.INT()), backend.key_scope)
-    with pytest.raises(StateAccessError, match="once per key and once per window"):
+    with pytest.raises(StateAccessError, match="both per key and per window"):
         backend.get_state(VALUE, backend.window_scope)
 
 

@@ -73,7 +73,10 @@ def test_the_same_descriptor_gives_the_same_state() -> None:
             lambda backend: backend.get_list_state(ListStateDescriptor("offsets", Types.STRING())),
             "use one descriptor for both",
         ),
-        (lambda backend: backend.get_list_state(OFFSETS).add(None), "takes no None elements"),
+        (
+            lambda backend: backend.get_list_state(OFFSETS).add(None),
+            "does not accept None as an element",
+        ),
         (lambda backend: backend.get_list_state(OFFSETS).add("x"), "cannot hold 'x'"),
         (lambda backend: backend.get_broadcast_state(RULES).put("a", "x"), "cannot hold 'x'"),
         (lambda backend: backend.get_broadcast_state(RULES).put_all({1: 1}), "cannot hold 1"),

@@ -208,7 +208,7 @@ def test_what_was_changed_behind_the_states_back_is_named_when_it_is_stored(scra
         snapshot(states)
     assert not told.value.recoverable
     assert str(told.value).startswith(
-        "operator 'operator' keeps what cannot be stored: record [1, 'x'] (in state 'names') does not fit its "
+        "operator 'operator' keeps state that cannot be stored: record [1, 'x'] (in state 'names') does not fit its "
         "declared type ListTypeInfo<Long>"
     )
     states.close()

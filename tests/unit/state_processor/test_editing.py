@@ -201,7 +201,7 @@ def test_what_a_later_edit_takes_away_is_in_no_file(made: Made, tmp_path: Path) 
 
 def test_states_are_removed_and_renamed(made: Made, tmp_path: Path) -> None:
     edited = write(editor_of(made).remove(UID, "events").rename(UID, "words", "terms"), tmp_path)
-    with pytest.raises(UnknownStateError, match="there are count, terms"):
+    with pytest.raises(UnknownStateError, match="choose from count, terms"):
         table_of(edited, "events")
     assert table_of(edited, "terms") == table_of(made[0], "words")
 
@@ -253,7 +253,7 @@ WRONG = {
     "twice": (
         "count",
         pa.table({"key": [1, 2, 1], "value": [1, 2, 3]}),
-        "row {'key_group': 6, 'key': 1, 'value': 3} is there twice: key must differ",
+        "row {'key_group': 6, 'key': 1, 'value': 3} occurs twice: key must differ",
     ),
     "no key": (
         "count",
@@ -263,17 +263,17 @@ WRONG = {
     "key group": (
         "count",
         pa.table({"key_group": pa.array([6, 7], pa.int32()), "key": [1, 2], "value": [1, 2]}),
-        "is in key group",
+        "belongs to key group",
     ),
     "gap": (
         "events",
         pa.table({"key": [1], "list_pos": pa.array([1], pa.int32()), "value": ["x"]}),
-        "row {'key_group': 6, 'key': 1, 'list_pos': 1, 'value': 'x'} has list_pos 1 where 0 is next",
+        "row {'key_group': 6, 'key': 1, 'list_pos': 1, 'value': 'x'} has list_pos 1, but 0 is next",
     ),
     "map key twice": (
         "words",
         pa.table({"key": [1, 1], "map_key": ["x", "x"], "value": pa.array([1, 2], pa.int32())}),
-        "is there twice: key, map_key must differ",
+        "occurs twice: key, map_key must differ",
     ),
 }
 
@@ -291,7 +291,10 @@ def test_a_wrong_row_is_refused_and_shown(made: Made, tmp_path: Path, case: str)
     ("rows", "said"),
     [
         (pa.table({"key": [1]}), "'value' is missing"),
-        (pa.table({"key": [1], "value": [1], "note": ["x"]}), "'note' is no column of it"),
+        (
+            pa.table({"key": [1], "value": [1], "note": ["x"]}),
+            "'note' is not a column of the state",
+        ),
         (pa.table({"key": [1], "value": [1.5]}), "'value' is double and was stored as int64"),
         (pa.table({"key": ["1"], "value": [1]}), "'key' is string and was stored as int64"),
     ],
@@ -312,7 +315,7 @@ def test_two_timers_of_one_key_and_time_are_refused(made: Made, tmp_path: Path) 
 
 
 def test_positions_of_sources_are_not_edited(made: Made, tmp_path: Path) -> None:
-    with pytest.raises(StateProcessorError, match="an edit may break exactly-once"):
+    with pytest.raises(StateProcessorError, match="an edit could break exactly-once"):
         write(editor_of(made).replace(UID, None, VALID, StateTable.SPLITS), tmp_path)
 
 
@@ -428,7 +431,7 @@ def test_every_row_moves_to_the_key_group_of_its_key(tmp_path: Path, max_paralle
 
 def test_another_max_parallelism_needs_keys(made: Made, tmp_path: Path) -> None:
     for wrong in (0, 40_000):
-        with pytest.raises(StateProcessorError, match=f"{wrong} is no max parallelism"):
+        with pytest.raises(StateProcessorError, match=f"{wrong} is not a valid max parallelism"):
             SavepointEditor(*made).with_max_parallelism(UID, wrong)
     emptied = SavepointEditor(*made).remove(UID).with_max_parallelism(UID, 4)
     with pytest.raises(UnknownStateError, match="has no keyed state"):

@@ -77,12 +77,12 @@ def test_all_elements_and_entries_of_a_deleted_key_go(made: Made, tmp_path: Path
 
 
 REFUSED = [
-    ("events", EntryChange(2, "x"), StateProcessorError, "has no single value of a key"),
-    ("words", EntryChange(2, 1), StateProcessorError, "has no single value of a key"),
+    ("events", EntryChange(2, "x"), StateProcessorError, "has no single value per key"),
+    ("words", EntryChange(2, 1), StateProcessorError, "has no single value per key"),
     ("count", EntryChange("two", 1), JsonValueError, "the key of keyed state 'count'"),
     ("count", EntryChange(2, "x"), JsonValueError, "the value of keyed state 'count'"),
     ("count", EntryChange(2), StateProcessorError, "has no value"),
-    ("count", EntryChange(99, is_deleted=True), StateProcessorError, "keeps nothing of the key 99"),
+    ("count", EntryChange(99, is_deleted=True), StateProcessorError, "has no entry for the key 99"),
     ("nothing", EntryChange(2, 1), UnknownStateError, "no state 'nothing'"),
 ]
 

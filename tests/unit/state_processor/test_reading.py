@@ -114,11 +114,14 @@ def test_an_operator_is_found_by_uid_name_and_id(
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ({"operator": "other"}, "no operator 'other': there are 'count words' (uid 'counter')"),
-        ({"state": "other"}, "no state 'other' among its keyed state: there are count, events"),
-        ({}, "has several states: name one among its keyed state: there are count, events, words"),
+        ({"operator": "other"}, "no operator 'other': choose from 'count words' (uid 'counter')"),
+        ({"state": "other"}, "no state 'other' among its keyed state: choose from count, events"),
+        (
+            {},
+            "has several states among its keyed state: choose from count, events, words",
+        ),
         ({"table": "windows"}, "no operator has columnar window state"),
-        ({"table": "rows"}, "snapshots have no table 'rows': there are items, keyed"),
+        ({"table": "rows"}, "snapshots have no table 'rows': choose from items, keyed"),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is(
@@ -162,7 +165,7 @@ def test_key_groups_are_written_as_numbers_and_ranges() -> None:
 
 @pytest.mark.parametrize("text", ["", "3-", "a", "-1", "1;2", "9" * 5000, "1-" + "9" * 5000, "٣"])
 def test_a_text_that_is_no_list_of_key_groups_is_refused(text: str) -> None:
-    with pytest.raises(StateProcessorError, match="is no list of key groups"):
+    with pytest.raises(StateProcessorError, match="is not a list of key groups"):
         key_groups_in_text(text)
 
 
@@ -174,7 +177,7 @@ def test_keys_of_another_type_are_refused(made: tuple[CompletedCheckpoint, Setti
 
 @pytest.mark.parametrize("text", ["{}", "[" * 200_000, "9" * 5000, "\udcff"])
 def test_a_text_that_is_no_list_of_keys_is_refused_briefly(text: str) -> None:
-    with pytest.raises(StateProcessorError, match="is no JSON list of keys") as refused:
+    with pytest.raises(StateProcessorError, match="is not a JSON list of keys") as refused:
         keys_in_text(text)
     assert len(str(refused.value)) < 200
 
@@ -206,7 +209,7 @@ def test_checkpoints_of_a_job_are_chosen_by_id(tmp_path: Path) -> None:
     job = str(tmp_path / "job")
     assert open_snapshot(job, settings).uri.endswith("chk-10")
     assert open_snapshot(job, settings, "9").uri.endswith("chk-9")
-    with pytest.raises(UnknownStateError, match=r"checkpoint 7 .* subsumed: there are 8, 9, 10"):
+    with pytest.raises(UnknownStateError, match=r"checkpoint 7 .* subsumed: choose from 8, 9, 10"):
         open_snapshot(job, settings, "7")
     with pytest.raises(MetadataMissingError):
         open_snapshot(str(tmp_path / "nowhere"), settings)

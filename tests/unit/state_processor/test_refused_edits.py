@@ -112,16 +112,16 @@ def test_keys_with_other_fields_than_those_stored_are_refused(
     made: Made, tmp_path: Path, key: dict[str, Any]
 ) -> None:
     parent = windows(tmp_path / "parent", made[1], [4, 5, 6])
-    with pytest.raises(StateProcessorError, match="has keys with the fields user: "):
+    with pytest.raises(StateProcessorError, match="has keys with the fields user, but "):
         write(SavepointEditor(parent, made[1]).remove_keys(UID, [key]), tmp_path)
-    with pytest.raises(StateProcessorError, match="has keys with the fields user: "):
+    with pytest.raises(StateProcessorError, match="has keys with the fields user, but "):
         TableQuery("windows", UID, keys=(key,)).open(parent)
 
 
 def test_keys_that_nobody_has_are_named(made: Made, tmp_path: Path) -> None:
     editor = SavepointEditor(*made).remove_keys(UID, [3, 77, -8])
     with pytest.raises(
-        StateProcessorError, match="nothing of 2 of the 3 keys to delete, as 77, -8"
+        StateProcessorError, match="no state for 2 of the 3 keys to delete, such as 77, -8"
     ):
         write(editor, tmp_path)
     assert not (tmp_path / "edited").exists()

@@ -89,7 +89,7 @@ def test_a_file_that_is_gone_cut_off_or_changed_is_told_by_name(
     file = count_file(metadata)
     content = file.read_bytes()
     for broken, said in (
-        (content[:-1], f"it has {len(content) - 1} bytes, and had {len(content)}"),
+        (content[:-1], f"it has {len(content) - 1} bytes, but had {len(content)}"),
         (content[:-1] + b"?", "its digest is"),
     ):
         file.write_bytes(broken)
@@ -114,7 +114,7 @@ def test_rows_are_as_many_as_the_metadata_says(metadata: CheckpointMetadata) -> 
         metadata,
         of_count(lambda chunk: msgspec.structs.replace(chunk, row_count=chunk.row_count + 1)),
     )
-    assert "rows, and the metadata says" in only_fault(broken)
+    assert "according to the metadata" in only_fault(broken)
 
 
 def test_columns_are_those_of_the_states_schema(metadata: CheckpointMetadata) -> None:
@@ -123,7 +123,7 @@ def test_columns_are_those_of_the_states_schema(metadata: CheckpointMetadata) ->
         metadata,
         of_count(lambda chunk: msgspec.structs.replace(chunk, file=file, row_count=1)),
     )
-    assert "it has no column 'value'" in only_fault(broken)
+    assert "the file has no column 'value'" in only_fault(broken)
     broken = with_chunks(
         metadata,
         of_count(
@@ -172,7 +172,7 @@ def test_files_of_one_state_agree_about_its_types(metadata: CheckpointMetadata) 
     broken = counting_texts(metadata)
     reasons = [one.reason for one in unsound_files(broken)]
     assert any(
-        "'value' is" in reason and "another file of this state" in reason for reason in reasons
+        "'value' is" in reason and "another file of the state" in reason for reason in reasons
     )
 
 
@@ -194,7 +194,7 @@ def test_records_in_flight_are_read_to_their_end() -> None:
     (fault,) = unsound_files(in_flight(inside(content[:-30])))
     assert "is damaged" in fault.reason
     (fault,) = unsound_files(in_flight(inside(content), role="nobody's"))
-    assert "cannot be placed" in fault.reason
+    assert "cannot be assigned to a channel" in fault.reason
 
 
 class CountedReads(FaultyHandler):

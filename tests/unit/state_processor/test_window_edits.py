@@ -66,12 +66,12 @@ def test_a_window_without_a_timer_that_clears_it_is_refused(tmp_path: Path, assi
     made = open_windows(tmp_path, assigner)
     timers = rows(made[0], None, "timers")
     of_one = timers.filter(pa.array([one != 1 for one in timers.column("key").to_pylist()]))
-    with pytest.raises(EditRefusedError, match=r"row .*'key': 1.* is a window with no timer at"):
+    with pytest.raises(EditRefusedError, match=r"row .*'key': 1.* is a window without a timer at"):
         write(made, None, "timers", of_one)
     early = timers.set_column(
         timers.column_names.index("ts"), "ts", pa.array(range(-timers.num_rows, 0), pa.int64())
     )
-    with pytest.raises(EditRefusedError, match=r"with no timer at .* or later"):
+    with pytest.raises(EditRefusedError, match=r"without a timer at .* or later"):
         write(made, None, "timers", early)
 
 
@@ -81,15 +81,15 @@ def test_contents_that_are_moved_to_another_window_need_its_timer(tmp_path: Path
     for one in contents:
         one["namespace"] = {"start": 90, "end": 100}
     moved = pa.Table.from_pylist(contents[:1], schema=rows(made[0], "window-contents").schema)
-    with pytest.raises(EditRefusedError, match=r"'start': 90.*no timer at 99 or later"):
+    with pytest.raises(EditRefusedError, match=r"'start': 90.*without a timer at 99 or later"):
         write(made, "window-contents", "keyed", moved)
 
 
 def test_sessions_and_their_contents_know_of_each_other(tmp_path: Path) -> None:
     made = open_windows(tmp_path, EventTimeSessionWindows(5))
     for state, said in (
-        ("merging-window-set", "is the state window of no window"),
-        ("window-contents", "has a state window of which 'window-contents' holds nothing"),
+        ("merging-window-set", "is not the state window of any window"),
+        ("window-contents", "has a state window without contents in 'window-contents'"),
     ):
         whole = rows(made[0], state)
         with pytest.raises(EditRefusedError, match=said):
@@ -166,7 +166,7 @@ def test_a_window_without_a_timer_is_found_in_the_last_subtask(tmp_path: Path) -
     held = made.metadata.operators[0].subtasks[0]
     timerless = tuple(one for one in held.chunks if one.table is not StateTable.TIMERS)
     edited = with_subtasks(made.metadata, held, OperatorSubtaskState(timerless))
-    with pytest.raises(EditRefusedError, match="with no timer at"):
+    with pytest.raises(EditRefusedError, match="without a timer at"):
         check_windows(with_subtasks(made.metadata, held, held), edited, StateReader())
     already = with_subtasks(made.metadata, OperatorSubtaskState(timerless), held)
     check_windows(already, edited, StateReader())

@@ -139,7 +139,7 @@ def test_windows_that_are_written_anew_get_their_timers_and_others_keep_theirs(
         (99, moved["key"], 90),
         (99 + LATENESS_MS, moved["key"], 90),
     ]
-    assert len(after) == len(set(after)), "none is there twice"
+    assert len(after) == len(set(after)), "none occurs twice"
 
 
 def test_the_end_of_time_is_not_passed(tmp_path: Path) -> None:
@@ -152,11 +152,11 @@ def test_the_end_of_time_is_not_passed(tmp_path: Path) -> None:
 def test_what_has_no_windows_of_time_is_refused(tmp_path: Path) -> None:
     made = savepoint(tmp_path, GlobalWindows(), 0, CountTrigger(9))
     editor = SavepointEditor(*made).derive_window_timers(UID)
-    with pytest.raises(UnknownStateError, match="keeps no time windows"):
+    with pytest.raises(UnknownStateError, match="has no time windows"):
         editor.write(str(tmp_path / "edited"), reason="a test")
-    with pytest.raises(StateProcessorError, match="-1 ms is no allowed lateness"):
+    with pytest.raises(StateProcessorError, match="-1 ms is not a valid allowed lateness"):
         SavepointEditor(*made).derive_window_timers(UID, allowed_lateness_ms=-1)
-    with pytest.raises(StateProcessorError, match="know no lateness"):
+    with pytest.raises(StateProcessorError, match="have no allowed lateness"):
         SavepointEditor(*made).derive_window_timers(UID, allowed_lateness_ms=1, is_by_clock=True)
 
 

@@ -133,7 +133,7 @@ def test_whoever_reads_state_of_a_task_that_is_ending_is_not_told_to_wait_until_
         job.run()
         task.read_state(read)
     assert [str(answer).partition("' ")[2] for answer in answers] == [
-        "cannot be read, as it is ending: read the job's last checkpoint",
-        "cannot be read, as it is FINISHED: read the job's last checkpoint",
+        "cannot be read because it is ending: read the job's last checkpoint instead",
+        "cannot be read because it is FINISHED: read the job's last checkpoint instead",
     ]
     assert "(1/1)" in str(answers[0])

@@ -52,9 +52,9 @@ def test_a_task_whose_consumer_stands_still_is_described_with_its_full_output(ti
         assert told == []
     else:
         (text,) = told
-        assert "task 'map (1)' has not moved for 60 s" in text
+        assert "task 'map (1)' has made no progress for 60 s" in text
         assert "10 elements" in text and "full" in text
-        assert "subpartition 0: 10 wait, backlog 10" in text
+        assert "subpartition 0: 10 queued, backlog 10" in text
     # The consumer's half says that it holds all that it ever granted.
     assert "granted 0, unannounced 0, held 10" in describe_exchange([source], [])
     sink.close()

@@ -1,9 +1,9 @@
-"""KubernetesLeader: who leads a cluster, as a Lease that only the version that was read may be replaced of.
+"""KubernetesLeader: stores the leader of a cluster in a Lease, replaced only if its version is unchanged.
 
-KubernetesPointers: pointers to its stored job graphs, in a ConfigMap.
+KubernetesPointers stores the pointers to job graphs in a ConfigMap.
 
-Its `leaseTransitions` are the epoch. Whoever may lead is judged by the observer as everywhere, and by no time that
-stands in the Lease. Source: Flink KubernetesLeaderElectionDriver; Kubernetes client-go LeaderElector.
+The Lease's `leaseTransitions` are the epoch. As everywhere, the observer's own clock decides who may lead, not a time
+in the Lease. Source: Flink KubernetesLeaderElectionDriver; Kubernetes client-go LeaderElector.
 """
 
 import math
@@ -31,23 +31,23 @@ _EPOCH: Final = "headrace/epoch"
 _GONE: Final = "a process whose Lease was deleted"
 _ATTEMPTS: Final = 5
 _SIZE_MAX: Final = 1_000_000
-"""Characters of all pointers; a ConfigMap holds 1 MiB, with all else of it."""
+"""Most characters of all pointers; a ConfigMap holds 1 MiB in all."""
 
 
 class KubernetesLeader:
-    """Implements LeaderRecords."""
+    """LeaderRecords in a Lease of Kubernetes."""
 
     def __init__(self, client: KubernetesClient, key: MetadataKey, terms: LeaseTerms) -> None:
         self._client: Final = client
         self._sealed: Final = SealedLeaderRecord(client.cluster, key)
         self._duration_s: Final = math.ceil(terms.lease_duration_ms / 1000)
         self._lease: Any = None
-        """The Lease as this process has seen or written it last."""
+        """Lease as this process has last read or written it."""
 
     def newest(self) -> LeaderRecord | None:
         self._lease = lease = self._client.read_lease()
         if lease is None:
-            # The next epoch is larger than any that the pointers were written in, and whoever wrote them may still
+            # The next epoch exceeds every epoch in which the pointers were written; their writer may still
             # lead: it notices the loss at its next renewal.
             epoch = _epoch_of_pointers(self._client.read_map())
             return LeaderRecord(epoch, _GONE) if epoch else None
@@ -69,7 +69,7 @@ class KubernetesLeader:
         try:
             self._write(record)
         except VersionConflictError:
-            # Somebody else leads, or the answer to an earlier renewal was lost.
+            # Another process leads, or the answer to an earlier renewal was lost.
             self._lease = lease = self._client.read_lease()
             if _epoch_of(lease) != record.epoch:
                 reason = f"its Lease is of epoch {_epoch_of(lease)}, or was deleted"
@@ -78,7 +78,7 @@ class KubernetesLeader:
             raise CheckpointStorageError("replace", place, "it has changed", "again") from None
 
     def doubt(self) -> str:
-        """Nothing is known without asking the API server."""
+        """Return nothing: the state is unknown without a request to the API server."""
         return ""
 
     def _write(self, record: LeaderRecord) -> None:
@@ -99,7 +99,7 @@ class KubernetesLeader:
 
 
 def kubernetes_terms(settings: Settings) -> LeaseTerms:
-    """Return the terms of the lease. ConfigurationError where one slow renewal would end a leadership."""
+    """Return the terms of the lease. ConfigurationError if one slow renewal would end a leadership."""
     lease = settings.get_option(KUBERNETES_LEASE_DURATION)
     period = settings.get_option(KUBERNETES_RETRY_PERIOD)
     # Flink lets a leader lead until the lease ends; another one may lead from the same moment on.
@@ -121,15 +121,15 @@ def _epoch_of(lease: Any) -> int:
 
 
 def _epoch_of_pointers(config_map: Any) -> int:
-    """Return the epoch of the last leader that has read or written the pointers; 0: none has."""
+    """Return the epoch of the last leader that has read or written the pointers; 0 if none has."""
     annotations = None if config_map is None else config_map.metadata.annotations
     return int((annotations or {}).get(_EPOCH, "0"))
 
 
 class KubernetesPointers:
-    """Implements JobGraphPointers, in a ConfigMap of the newest leader that has read it.
+    """JobGraphPointers in a ConfigMap, which the newest leader that has read it owns.
 
-    A leader writes its epoch into the ConfigMap when it reads the pointers. From then on a write of an earlier leader
+    A leader writes its epoch into the ConfigMap when it reads the pointers. From then on, a write of an earlier leader
     conflicts with the version that it has seen, and it finds the later epoch. Source: Flink KubernetesStateHandleStore.
     """
 
@@ -140,7 +140,7 @@ class KubernetesPointers:
         self._change(epoch, lambda data: data.update({job_id.hex(): pointer.decode()}))
 
     def read_all(self, epoch: int) -> dict[str, bytes]:
-        # It is written even where nothing changes: this is what shuts earlier leaders out.
+        # Written even without a change: this shuts out earlier leaders.
         data = self._change(epoch, lambda data: None)
         return {name: pointer.encode() for name, pointer in data.items()}
 
@@ -163,7 +163,10 @@ class KubernetesPointers:
             change(data)
             if sum(len(name) + len(pointer) for name, pointer in data.items()) > _SIZE_MAX:
                 raise CheckpointStorageError(
-                    "write", place, "it would hold more than 1 MiB", "wait for the end of some jobs"
+                    "write",
+                    place,
+                    "it would hold more than 1 MiB",
+                    "wait until some jobs have ended",
                 )
             found.metadata.annotations = {**annotations, _EPOCH: str(epoch)}
             found.data = data
@@ -172,4 +175,6 @@ class KubernetesPointers:
             except VersionConflictError:
                 continue
             return data
-        raise CheckpointStorageError("write", place, "others change it all the time", "try again")
+        raise CheckpointStorageError(
+            "write", place, "other processes keep changing it", "try again"
+        )

@@ -1,4 +1,4 @@
 """Election and pointers to job graphs in ZooKeeper; needs the extra `headrace[zookeeper]`.
 
-`zookeeper_client` speaks with the servers; `zookeeper_leader` holds who leads, and the jobs.
+`zookeeper_client` talks to the servers; `zookeeper_leader` stores the leader and the pointers to jobs.
 """

@@ -4,8 +4,8 @@
     <root>/<cluster id>/leader             the sealed record of that epoch
     <root>/<cluster id>/jobgraphs/<job>    the pointer to a stored job graph
 
-Each write is a transaction that checks the version of `epoch`, so that the servers refuse an earlier leader's. Reads
-come after a `sync`, as a server may be behind the others. Source: Flink ZooKeeperUtils, Curator.
+Each write is a transaction that checks the version of `epoch`, so that the servers refuse those of an earlier leader.
+Reads follow a `sync`, because a server may be behind the others. Source: Flink ZooKeeperUtils, Curator.
 """
 
 import logging
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
-_REMEDY: Final = "see whether its servers run and can be reached"
+_REMEDY: Final = "check that its servers run and can be reached"
 EPOCH: Final = "epoch"
 LEADER: Final = "leader"
 JOB_GRAPHS: Final = "jobgraphs"
@@ -37,48 +37,48 @@ QUORUM: Final = ConfigOption(
 )
 ROOT: Final = ConfigOption(
     _P + "path.root", str, "/headrace",
-    "Node below which clusters have nodes of their own, named by high-availability.cluster-id. Flink's default is "
-    "`/flink`, where clusters of Flink's may be.",
+    "Node below which each cluster has a node named by high-availability.cluster-id. Flink's default is "
+    "`/flink`, which Flink clusters may use.",
 )  # fmt: skip
 SESSION_TIMEOUT: Final = ConfigOption(
     _P + "client.session-timeout", timedelta, timedelta(seconds=60),
-    "Silence after which a standby takes over; a leader gives up after two thirds of it. Servers accept 2 to 20 times "
-    "their tickTime for the session itself.",
+    "Time without a renewal after which a standby takes over; a leader gives up after two thirds of it. Servers accept "
+    "2 to 20 times their tickTime for the session itself.",
     least=timedelta(seconds=1),
 )  # fmt: skip
 ZOOKEEPER_CONNECTION_TIMEOUT: Final = ConfigOption(
     _P + "client.connection-timeout", timedelta, timedelta(seconds=15),
-    "Longest time in which a first connection comes about, and in which a server answers.",
+    "Time limit for a first connection, and for an answer of a server.",
     least=_MS,
 )  # fmt: skip
 RETRY_WAIT: Final = ConfigOption(
     _P + "client.retry-wait", timedelta, timedelta(seconds=5),
-    "Longest pause between two attempts to reach a server, and the pause before an operation is tried again.",
+    "Longest pause between two attempts to reach a server, and the pause before an operation is retried.",
     least=_MS,
 )  # fmt: skip
 MAX_RETRY_ATTEMPTS: Final = ConfigOption(
     _P + "client.max-retry-attempts", int, 3,
-    "Number of times that an operation on pointers is tried again after a lost connection.", least=0,
+    "Number of retries of an operation on pointers after a lost connection.", least=0,
 )  # fmt: skip
 TOLERATE_SUSPENDED: Final = ConfigOption(
     _P + "client.tolerate-suspended-connections", bool, False,
-    "Whether a leader goes on leading while it has no connection, until two thirds of the session timeout have passed. "
-    "false: it gives up at once, and its jobs go on under the next leader.",
+    "Whether a leader keeps leading without a connection, until two thirds of the session timeout have passed. "
+    "false: it gives up at once, and its jobs continue under the next leader.",
 )  # fmt: skip
 ACL: Final = ConfigOption(
     _P + "client.acl", str, "open",
-    "Who may read and change the nodes. `open`: anybody who reaches the servers. `creator`: who has authenticated as "
+    "Access to the nodes. `open`: all clients that reach the servers. `creator`: clients that have authenticated as "
     "the same user, with high-availability.zookeeper.client.authorization.",
     choices=("open", "creator"),
 )  # fmt: skip
 AUTHORIZATION: Final = ConfigOption(
     _P + "client.authorization", str, "",
-    "How this process authenticates to the servers: `digest:<user>:<password>`. Several are separated by commas.",
+    "Authentication of this process to the servers: `digest:<user>:<password>`. Several are separated by commas.",
 )  # fmt: skip
 
 
 class ZooKeeperMissingError(HostError):
-    """ZooKeeper was asked for, and its client is not installed."""
+    """The settings ask for ZooKeeper, but its client is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -88,9 +88,10 @@ class ZooKeeperMissingError(HostError):
 
 
 class ZooKeeperClient:
-    """A session with ZooKeeper. ConfigurationError, CheckpointStorageError where no server is to be had.
+    """Session with ZooKeeper; the caller closes it.
 
-    `loss` is why the session cannot be relied on any more; once set it stays. The caller closes it.
+    ConfigurationError if the settings are invalid; CheckpointStorageError if no server can be reached. `loss` is the
+    reason why the session cannot be relied on any more; once set it stays.
     """
 
     def __init__(self, settings: Settings, cluster: str) -> None:
@@ -104,7 +105,7 @@ class ZooKeeperClient:
             raise ZooKeeperMissingError from error
         quorum = settings.get_option(QUORUM)
         if not quorum:
-            raise ConfigurationError(QUORUM.key, quorum, "it names the servers: host:port,…")
+            raise ConfigurationError(QUORUM.key, quorum, "it must list the servers: host:port,…")
         self.cluster: Final = cluster
         self.base: Final = f"/{settings.get_option(ROOT).strip('/')}/{cluster}".replace("//", "/")
         self.loss = ""
@@ -126,7 +127,7 @@ class ZooKeeperClient:
             timeout=settings.get_option(SESSION_TIMEOUT).total_seconds(),
             default_acl=kazoo.security.CREATOR_ALL_ACL if is_creator else None,
             auth_data=_authorization(settings, is_needed=is_creator),
-            # Without an end: the lease, not the number of attempts, says how long a leader may be cut off.
+            # Unlimited: the lease, not the number of attempts, limits how long a leader may be cut off.
             connection_retry={
                 "max_tries": -1, "delay": min(_FIRST_PAUSE_S, pause_s), "max_delay": pause_s,
             },
@@ -146,7 +147,7 @@ class ZooKeeperClient:
         return "/".join((self.base, *names))
 
     def epoch(self) -> int:
-        """Return the newest epoch; 0: nobody has ever led."""
+        """Return the newest epoch; 0 if there was no leader yet."""
         path = self.path(EPOCH)
 
         def read() -> int:
@@ -156,7 +157,7 @@ class ZooKeeperClient:
         return self._run("read", path, read)
 
     def read(self, *names: str) -> bytes:
-        """Return the content of a node; empty where there is none."""
+        """Return the content of a node; empty if it does not exist."""
         path = self.path(*names)
 
         def read() -> bytes:
@@ -168,7 +169,7 @@ class ZooKeeperClient:
         return self._run("read", path, read)
 
     def children(self, name: str) -> list[str]:
-        """Return the names of the nodes below one."""
+        """Return the names of the child nodes of a node."""
         path = self.path(name)
 
         def read() -> list[str]:
@@ -178,8 +179,8 @@ class ZooKeeperClient:
         return self._run("list", path, read)
 
     def take(self, epoch: int, *names: str, content: bytes) -> bool:
-        """Make an epoch the newest one with the content of a node; False where another process was faster."""
-        # What happened to the session before does not matter: from here on it must hold.
+        """Make `epoch` the newest one and set the content of a node; return False if another process was faster."""
+        # Earlier session losses do not matter: from here on the session must hold.
         self.loss = ""
         path, node = self.path(EPOCH), self.path(*names)
 
@@ -193,14 +194,17 @@ class ZooKeeperClient:
         return self._run("write", node, commit)
 
     def write(self, epoch: int, *names: str, content: bytes) -> None:
-        """Set the content of a node that exists, as the leader of an epoch. LeadershipLostError."""
+        """Set the content of an existing node as the leader of an epoch.
+
+        LeadershipLostError if a later epoch exists.
+        """
         path = self.path(*names)
         self._run(
             "write", path, lambda: self._commit(epoch, lambda steps: steps.set_data(path, content))
         )
 
     def put(self, epoch: int, *names: str, content: bytes) -> None:
-        """Create or set a node, as the leader of an epoch; tried again after a lost connection. LeadershipLostError."""
+        """Create or set a node as the leader of an epoch, with retries. LeadershipLostError if a later epoch exists."""
         path = self.path(*names)
 
         def put() -> None:
@@ -212,7 +216,10 @@ class ZooKeeperClient:
         self._run("write", path, lambda: self._retry.copy()(put))
 
     def remove(self, epoch: int, *names: str) -> None:
-        """Delete a node if it is there, as the leader of an epoch; tried again likewise. LeadershipLostError."""
+        """Delete a node, if it exists, as the leader of an epoch, with retries.
+
+        LeadershipLostError if a later epoch exists.
+        """
         path = self.path(*names)
 
         def remove() -> None:
@@ -222,7 +229,7 @@ class ZooKeeperClient:
         self._run("delete", path, lambda: self._retry.copy()(remove))
 
     def close(self) -> None:
-        """End the session. Idempotent."""
+        """Close the session. Idempotent."""
         self._client.remove_listener(self._changed)
         self._client.stop()
         self._client.close()
@@ -233,7 +240,7 @@ class ZooKeeperClient:
         operation(steps)
         check, result = self._wait(steps.commit_async())
         if isinstance(check, self._errors.BadVersionError | self._errors.NoNodeError):
-            reason = f"ZooKeeper has another epoch than {epoch}, and refuses what it writes"
+            reason = f"ZooKeeper has another epoch than {epoch}, and refuses its writes"
             raise LeadershipLostError(self.cluster, reason)
         if isinstance(result, Exception):
             raise result
@@ -252,17 +259,19 @@ class ZooKeeperClient:
             raise CheckpointStorageError(verb, place, _text(error), _REMEDY) from error
 
     def _changed(self, state: str) -> None:
-        """Note a change of the connection; on kazoo's own thread."""
+        """Record a change of the connection. Runs on kazoo's own thread."""
         if self.loss:
             return
         if state == "LOST":
             self.loss = "its session with ZooKeeper has expired, or was closed"
         elif state == "SUSPENDED":
             if self._tolerates_suspension:
-                _LOG.warning("no connection to ZooKeeper; this process goes on within its lease")
+                _LOG.warning(
+                    "no connection to ZooKeeper; this process keeps leading within its lease"
+                )
             else:
                 self.loss = (
-                    f"its connection to ZooKeeper broke, and {TOLERATE_SUSPENDED.key} is off"
+                    f"its connection to ZooKeeper was lost, and {TOLERATE_SUSPENDED.key} is false"
                 )
 
 
@@ -271,7 +280,7 @@ def _authorization(settings: Settings, *, is_needed: bool) -> list[tuple[str, st
     for one in filter(None, settings.get_option(AUTHORIZATION).split(",")):
         scheme, _, credential = one.strip().partition(":")
         if not credential:
-            raise ConfigurationError(AUTHORIZATION.key, "…", "it is <scheme>:<credential>")
+            raise ConfigurationError(AUTHORIZATION.key, "…", "it must be <scheme>:<credential>")
         found.append((scheme, credential))
     if is_needed and not found:
         raise ConfigurationError(ACL.key, "creator", f"it needs {AUTHORIZATION.key}")

@@ -1,8 +1,8 @@
-"""ZooKeeperLeader: who leads a cluster, as two nodes of ZooKeeper; ZooKeeperPointers: its stored job graphs.
+"""ZooKeeperLeader and ZooKeeperPointers: store the leader and the pointers to job graphs in ZooKeeper.
 
-An epoch is taken by a transaction that only one of two contenders gets through. The lease is judged by the observer as
-everywhere, not by the expiry of an ephemeral node: a leader cannot learn when the servers let its session expire, only
-when it last heard of them. Source: Flink ZooKeeperLeaderElectionDriver.
+A transaction that only one contender can commit takes an epoch. As everywhere, the observer judges the lease,
+not the expiry of an ephemeral node: a leader cannot learn when the servers expire its session, only
+when it last heard from them. Source: Flink ZooKeeperLeaderElectionDriver.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ _RETRY_PERIOD_MAX_MS: Final = 1_000.0
 
 
 class ZooKeeperLeader:
-    """Implements LeaderRecords."""
+    """LeaderRecords in two nodes of ZooKeeper."""
 
     def __init__(self, client: ZooKeeperClient, key: MetadataKey) -> None:
         self._client: Final = client
@@ -35,7 +35,7 @@ class ZooKeeperLeader:
         while epoch:
             content = self._client.read(LEADER)
             before, epoch = epoch, self._client.epoch()
-            # Otherwise another process took the next epoch between the two looks.
+            # Otherwise another process took the next epoch between the two reads.
             if epoch == before:
                 return self._sealed.decode(content, epoch, self._path)
         return None
@@ -56,14 +56,14 @@ class ZooKeeperLeader:
 
 
 def zookeeper_terms(settings: Settings) -> LeaseTerms:
-    """Return the terms of the lease: a third of the session timeout is left for clocks that differ in their rates."""
+    """Return the terms of the lease; a third of the session time-out allows for clocks that run at different rates."""
     timeout_ms = settings.get_option(SESSION_TIMEOUT).total_seconds() * 1000
     deadline_ms = timeout_ms * 2 / 3
     return LeaseTerms(timeout_ms, deadline_ms, min(_RETRY_PERIOD_MAX_MS, deadline_ms / 4))
 
 
 class ZooKeeperPointers:
-    """Implements JobGraphPointers. ZooKeeper refuses those of an earlier leader.
+    """JobGraphPointers in ZooKeeper, which refuses writes of an earlier leader.
 
     Source: Flink ZooKeeperStateHandleStore.
     """

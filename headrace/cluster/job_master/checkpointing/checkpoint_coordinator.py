@@ -1,4 +1,4 @@
-"""CheckpointCoordinator: takes a job's checkpoints, by performing the actions of the CheckpointProtocol.
+"""CheckpointCoordinator: takes a job's checkpoints by performing the actions of the CheckpointProtocol.
 
 Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other.
 Source: Flink CheckpointCoordinator (its input and output), SchedulerBase.
@@ -80,7 +80,7 @@ from headrace.cluster.job_master.checkpointing.store.checkpoint_io import (
 )
 from headrace.cluster.job_master.checkpointing.store.checkpoint_store import CheckpointStore
 from headrace.cluster.job_master.checkpointing.store.metadata_builder import (
-    metadata_of,
+    build_metadata,
     source_position,
 )
 from headrace.cluster.job_master.coordinators.operator_coordinators import OperatorCoordinators
@@ -116,18 +116,18 @@ _NO_LOCATION: Final = (
 
 
 class CheckpointCoordinator:
-    """One per JobMaster. `on_failed`: the job has to fail over or, if the error is not recoverable, to end.
+    """Takes the checkpoints of one JobMaster. `on_failed`: the job must fail over or, if not recoverable, end.
 
-    `on_final_savepoint` hears the URI of the savepoint with which the job stops, before any output is committed;
-    `on_completed` hears the source position and the timestamp of each checkpoint that the job may restart from.
-    After `reminder_ms` tasks that wait for a checkpoint are told of it again.
+    `on_final_savepoint` is called with the URI of the savepoint that stops the job, before any output is committed;
+    `on_completed` with the source position and the timestamp of each checkpoint from which the job may restart. After
+    `reminder_ms`, tasks that wait for a checkpoint are notified again.
     """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
         graph: Callable[[], ExecutionGraph],
-        rules: CheckpointCoordinatorConfiguration,
+        configuration: CheckpointCoordinatorConfiguration,
         store: CheckpointStore,
         *,
         tasks: CheckpointTasks,
@@ -147,7 +147,7 @@ class CheckpointCoordinator:
     ) -> None:
         self._endpoint: Final = endpoint
         self._graph: Final = graph
-        self._rules: Final = rules
+        self._configuration: Final = configuration
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
         self.commits: Final = commits
@@ -160,16 +160,16 @@ class CheckpointCoordinator:
         )
         self._ids: Final = CheckpointIdCounter(self._io, endpoint.spawn)
         self._statistics: Final = CheckpointStatisticsTracker(endpoint.clock, history_size)
-        self._protocol: Final = CheckpointProtocol(rules, endpoint.rpc_service.random)
+        self._protocol: Final = CheckpointProtocol(configuration, endpoint.rpc_service.random)
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
         self._numbers: Final = itertools.count(1)
-        # Whoever waits for a snapshot, by the number of the request.
+        # Futures of callers that wait for a snapshot, by the number of the request.
         self._waiting: Final[dict[int, asyncio.Future[CompletedCheckpoint]]] = {}
         self._periodic_timer: Cancellable | None = None
         self._timeouts: Final[dict[int, Cancellable]] = {}
-        # Checkpoints whose operator coordinators are to be snapshotted once all their events have arrived.
+        # Checkpoints whose operator coordinators will be snapshotted once all their events have arrived.
         self._unsnapshotted: Final = deque[PendingCheckpoint]()
-        # Set while no publication is under way: then it is known which checkpoint is the latest.
+        # Set while no publication is in progress: then the latest checkpoint is known.
         self._is_settled: Final = asyncio.Event()
         self._is_settled.set()
         self._notifier: Final = CheckpointNotifier(
@@ -181,9 +181,9 @@ class CheckpointCoordinator:
             on_notified=self._snapshot_coordinators,
         )
         self.lineage: Final = self._create_lineage()
-        """Finds the checkpoint that the job starts from, and closes the store at its end."""
+        """Finds the checkpoint from which the job starts, and closes the store at its end."""
         self.final: Final = self._create_final(reminder_ms)
-        """Takes the last checkpoint, when tasks have no data left."""
+        """Takes the last checkpoint when all tasks have processed their data."""
         coordinators.when_quiet(self._snapshot_coordinators)
         coordinators.when_backlog_changes(lambda is_any: self._events.put(BacklogChanged(is_any)))
 
@@ -210,7 +210,7 @@ class CheckpointCoordinator:
     # The job
 
     def status_changed(self, status: JobStatus) -> None:
-        """Take periodic checkpoints for as long as the job runs."""
+        """Start periodic checkpoints when the job runs, and stop them when it does not."""
         if status is JobStatus.RUNNING:
             self._events.put(SchedulingStarted())
             self._take_id_ahead()
@@ -224,32 +224,32 @@ class CheckpointCoordinator:
         self._events.put(SchedulingStopped())
 
     def resume(self) -> None:
-        """Take periodic checkpoints again."""
+        """Resume periodic checkpoints."""
         self._events.put(SchedulingStarted())
 
     def task_gone(self, attempt_id: ExecutionAttemptId, *, is_failure: bool) -> None:
-        """Abort the checkpoints that wait for an attempt that has ended."""
+        """Abort the checkpoints that wait for an attempt which has ended."""
         self._events.put(TaskGone(attempt_id, is_failure))
 
     @property
     def is_periodic(self) -> bool:
-        """Whether checkpoints are taken by themselves."""
-        return self._rules.interval_ms is not None
+        """Return whether checkpoints are taken periodically."""
+        return self._configuration.interval_ms is not None
 
     @property
     def newest_id(self) -> int:
-        """The checkpoint that the job would restart from; 0 if it would start afresh."""
+        """Id of the checkpoint from which the job would restart; 0 if it would start anew."""
         return self._protocol.latest_completed_id
 
     @property
     def overview(self) -> CheckpointOverview:
-        """Return the overview of checkpoints that is shown to people."""
+        """Overview of checkpoints for people."""
         return self._statistics.overview(
             uncommitted_ids=self.commits.undecided_ids,
             blocking_sinks=self.commits.blocking_sinks,
             is_commit_backlog_full=self.commits.is_backlog_full,
             cleaning_count=self._io.cleaning_count,
-            max_concurrent=self._rules.max_concurrent,
+            max_concurrent=self._configuration.max_concurrent,
         )
 
     @property
@@ -258,27 +258,27 @@ class CheckpointCoordinator:
         return self._statistics.statistics(is_enabled=self.is_periodic)
 
     def details_of(self, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        """Return a checkpoint with its subtasks; None if it is not remembered."""
         return self._statistics.details(checkpoint_id)
 
     @property
     def all_details(self) -> tuple[CheckpointDetails, ...]:
-        """Return all checkpoints that are remembered, with their subtasks."""
+        """All remembered checkpoints with their subtasks."""
         return self._statistics.all_details
 
     def subsumed_left(self, count: int) -> None:
-        """Record the number of subsumed checkpoints whose deletion is not done."""
+        """Record the number of subsumed checkpoints that are not deleted yet."""
         self._io.subsumed_left(count)
 
     def brakes_changed(self) -> None:
-        """Look whether a checkpoint may begin: a sink has committed or has more to commit, or files were deleted."""
+        """Check whether a checkpoint may begin, because a sink's backlog or the number of deletions has changed."""
         count = self._io.cleaning_count
         self._events.put(BrakesChanged(count, self.commits.is_backlog_full))
 
     # Requests
 
     async def trigger(self, kind: SnapshotKind, target: str = "") -> CompletedCheckpoint:
-        """Take a snapshot now and return it once it is complete. CheckpointFailedError."""
+        """Take a snapshot now and return it once it is complete. CheckpointFailedError if it fails."""
         number, done = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = done
         self._events.put(CheckpointRequested(number, kind, target))
@@ -309,9 +309,9 @@ class CheckpointCoordinator:
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> None:
-        """Take the handles of a subtask's part, which is stored."""
+        """Record the handles of a subtask's stored part."""
         checkpoint = self._find(checkpoint_id)
-        # This very attempt has to take part: an older one says nothing of the subtask's events.
+        # This very attempt must take part: an older one proves nothing about the subtask's events.
         if checkpoint is not None and checkpoint.concerns(attempt_id):
             self._coordinators.acknowledged(attempt_id, checkpoint_id)
             self._statistics.acknowledged(attempt_id, checkpoint_id, snapshot, metrics)
@@ -325,7 +325,7 @@ class CheckpointCoordinator:
         reason: CheckpointFailureReason,
         text: str,
     ) -> None:
-        """Abort a checkpoint in which a subtask does not take its part."""
+        """Abort a checkpoint because a subtask declines its part."""
         checkpoint = self._find(checkpoint_id)
         if checkpoint is not None and checkpoint.concerns(attempt_id):
             self._statistics.declined(attempt_id, checkpoint_id)
@@ -368,7 +368,7 @@ class CheckpointCoordinator:
                 if request.is_periodic:
                     _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
             case FailJob(text, reason):
-                # Time may have run out for a process or a message that was lost: a restart mends that.
+                # The time-out may be due to a lost process or message: a restart repairs that.
                 repeats = reason is not _R.CHECKPOINT_EXPIRED
                 self._on_failed(CheckpointFailedError(text, repeats=repeats))
 
@@ -406,11 +406,11 @@ class CheckpointCoordinator:
                 self._events.put(CheckpointStepFailed(number, reason, text))
 
         timer = self._later(
-            self._rules.timeout_ms, lambda: give_up(_R.CHECKPOINT_EXPIRED, _NO_LOCATION)
+            self._configuration.timeout_ms, lambda: give_up(_R.CHECKPOINT_EXPIRED, _NO_LOCATION)
         )
         try:
             options = await self._io.call(
-                "make a place", lambda: store.locate(checkpoint_id, wanted, request.target)
+                "create a location", lambda: store.locate(checkpoint_id, wanted, request.target)
             )
         except Exception as error:
             self._storage_failed(error)
@@ -421,9 +421,12 @@ class CheckpointCoordinator:
             timer.cancel()
 
     def _options(self, kind: SnapshotKind) -> CheckpointOptions:
-        alignment, timeout_ms = self._rules.alignment, self._rules.aligned_timeout_ms
+        alignment, timeout_ms = (
+            self._configuration.alignment,
+            self._configuration.aligned_timeout_ms,
+        )
         if kind.is_savepoint and alignment is not AlignmentMode.AT_LEAST_ONCE:
-            # No data in flight is stored in a snapshot that another version of the job may start from.
+            # A snapshot from which another version of the job may start contains no in-flight data.
             alignment, timeout_ms = AlignmentMode.ALIGNED, NEVER_UNALIGNED
         return CheckpointOptions(kind, alignment, aligned_timeout_ms=timeout_ms)
 
@@ -437,7 +440,7 @@ class CheckpointCoordinator:
         self._snapshot_coordinators()
 
     def _snapshot_coordinators(self) -> None:
-        """Snapshot operator coordinators, unless their events are on the way or held back for an earlier barrier."""
+        """Snapshot operator coordinators, unless their events are in flight or held back for an earlier barrier."""
         while self._unsnapshotted and self._coordinators.can_be_snapshotted:
             checkpoint = self._unsnapshotted.popleft()
             checkpoint_id = checkpoint.checkpoint_id
@@ -460,15 +463,15 @@ class CheckpointCoordinator:
         self._notifier.held_up(self._why_held_up(), self.newest_id, self._now_ms)
 
     def _why_held_up(self) -> str:
-        """Return the cause of a delay that never expires by itself; empty if there is none."""
+        """Return the cause of a delay that does not expire by itself; empty if there is none."""
         if self._protocol.is_publishing or self._protocol.is_triggering:
-            return "the checkpoint storage does not answer"
+            return "the checkpoint storage does not respond"
         if self._protocol.pending:
             return ""
         if self.commits.is_backlog_full:
             names = ", ".join(f"'{name}'" for name in self.commits.blocking_sinks)
             return f"the sink(s) {names} have not committed the output of earlier checkpoints yet"
-        if self._io.cleaning_count > self._rules.max_concurrent:
+        if self._io.cleaning_count > self._configuration.max_concurrent:
             return "files of obsolete checkpoints are not deleted yet"
         return ""
 
@@ -477,10 +480,10 @@ class CheckpointCoordinator:
         if checkpoint is None or not checkpoint.waiting:
             self._events.put(CheckpointTimedOut(checkpoint_id))
         else:
-            self._endpoint.spawn(self._expire(checkpoint), "ask what holds a checkpoint up")
+            self._endpoint.spawn(self._expire(checkpoint), "find the cause of a checkpoint's delay")
 
     async def _expire(self, checkpoint: PendingCheckpoint) -> None:
-        """Give a checkpoint up once it is known where it is stuck, unless it becomes complete meanwhile."""
+        """Abort a checkpoint after finding out where it is stuck, unless it completes meanwhile."""
         text = await describe_expired(checkpoint, self._graph(), self._tasks)
         self._events.put(CheckpointTimedOut(checkpoint.checkpoint_id, text))
 
@@ -499,7 +502,7 @@ class CheckpointCoordinator:
         self._cancel_timeout(checkpoint.checkpoint_id)
         store = self._io.store
         try:
-            acknowledged = metadata_of(
+            acknowledged = build_metadata(
                 checkpoint, self._graph().job_graph, store.lineage_id, store.epoch
             )
         except CheckpointRefusedError as error:
@@ -533,7 +536,7 @@ class CheckpointCoordinator:
             self._is_settled.set()
 
     def _take_id_ahead(self) -> None:
-        """Take an id for the next periodic checkpoint or, if the job ends before that, for the last one."""
+        """Reserve an id for the next periodic checkpoint or, if the job ends before, for the last one."""
         if self.is_periodic and not self._tasks.has_all_data_ended:
             self._ids.take_ahead()
 
@@ -567,11 +570,11 @@ class CheckpointCoordinator:
         self._on_ended(checkpoint, reason)
 
     def _storage_failed(self, error: Exception) -> None:
-        """End the job without a restart if another JobMaster leads it by now; log unexpected errors."""
+        """End the job without a restart if another JobMaster now leads it; log unexpected errors."""
         if isinstance(error, (CheckpointFencedError, CheckpointExistsError)):
             self._on_failed(error)
         elif not isinstance(error, HeadraceError):
-            _LOG.exception("the checkpoint storage failed", exc_info=error)
+            _LOG.exception("the checkpoint storage failed unexpectedly", exc_info=error)
 
     @property
     def _now_ms(self) -> float:

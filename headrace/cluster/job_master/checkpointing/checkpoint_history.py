@@ -1,4 +1,4 @@
-"""CheckpointHistory: a job's newest checkpoints with what each subtask told of its part, within a bound. Pure.
+"""CheckpointHistory: a job's newest checkpoints with the reports of their subtasks, bounded in number. Pure.
 
 Source: Flink CheckpointStatsHistory, PendingCheckpointStats, TaskStateStats, SubtaskStateStats.
 """
@@ -26,14 +26,14 @@ from headrace.gateways.checkpoint_statistics import (
 
 CHECKPOINTS_HISTORY: Final = ConfigOption(
     "web.checkpoints.history", int, 10,
-    "How many checkpoints of a job are remembered with their subtasks, those under way included, besides the newest "
-    "that was completed, that failed, and that is a savepoint.",
+    "Number of checkpoints of a job that are remembered with their subtasks, including pending ones, besides the "
+    "newest completed one, failed one and savepoint.",
 )  # fmt: skip
 _S = CheckpointStatus
 
 
 class TrackedTask:
-    """One vertex's part in one checkpoint."""
+    """One vertex's part of one checkpoint."""
 
     def __init__(self, vertex_id: JobVertexId, subtask_count: int) -> None:
         self._vertex_id: Final = vertex_id
@@ -42,7 +42,7 @@ class TrackedTask:
         self._sums: TaskCheckpoint | None = None
 
     def answered(self, part: SubtaskCheckpoint) -> bool:
-        """Take a subtask's part, or that it takes none; False where it has answered before."""
+        """Record a subtask's part or its decline; return False if the subtask has answered before."""
         if part.subtask_index in self._parts:
             return False
         self._parts[part.subtask_index] = part
@@ -50,7 +50,7 @@ class TrackedTask:
         return True
 
     def sums(self, status: CheckpointStatus) -> TaskCheckpoint:
-        """Return the sums over its subtasks in a checkpoint of this status."""
+        """Return the sums over the vertex's subtasks in a checkpoint of this status."""
         if self._sums is None or self._sums.status is not status:
             parts = [each for each in self._parts.values() if not each.is_aborted]
             self._sums = TaskCheckpoint(
@@ -69,15 +69,15 @@ class TrackedTask:
         return self._sums
 
     def details(self, status: CheckpointStatus) -> TaskCheckpointDetails:
-        """Return the sums, and the subtasks by their index."""
+        """Return the sums, and the subtasks by index."""
         parts = tuple(self._parts[index] for index in sorted(self._parts))
         return TaskCheckpointDetails(self.sums(status), parts)
 
 
 class TrackedCheckpoint:
-    """One checkpoint from its trigger to its end, after which it never changes but to be discarded.
+    """One checkpoint from its trigger to its end; after that it can only be discarded.
 
-    `plan` is None where it failed before its subtasks were known.
+    `plan` is None if it failed before its subtasks were known.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class TrackedCheckpoint:
             is_unaligned=is_unaligned,
         )
         for subtask in plan.finished:
-            # It has nothing to store and is not asked.
+            # A finished subtask has nothing to store and is not triggered.
             self._take(subtask, SubtaskCheckpoint(subtask.subtask_index, timestamp_ms, 0))
 
     @property
     def checkpoint_id(self) -> int:
-        """Return its id."""
+        """Id of the checkpoint."""
         return self._record.checkpoint_id
 
     def acknowledged(
@@ -128,7 +128,7 @@ class TrackedCheckpoint:
         metrics: CheckpointMetrics,
         now_ms: int,
     ) -> None:
-        """Take what a subtask told of its part. Repeated ones change nothing."""
+        """Record a subtask's acknowledgement. A repeated one has no effect."""
         part = SubtaskCheckpoint(
             subtask.subtask_index,
             now_ms,
@@ -146,7 +146,7 @@ class TrackedCheckpoint:
         self._take(subtask, part)
 
     def declined(self, subtask: ExecutionVertexId, now_ms: int) -> None:
-        """Take that a subtask does not take its part."""
+        """Record that a subtask declines its part."""
         elapsed_ms = max(0, now_ms - self._record.trigger_timestamp_ms)
         part = SubtaskCheckpoint(subtask.subtask_index, now_ms, elapsed_ms, is_aborted=True)
         self._take(subtask, part)
@@ -168,13 +168,13 @@ class TrackedCheckpoint:
         )
 
     def completed(self, uri: str, size_bytes: int, monotonic_ms: float) -> None:
-        """The checkpoint's metadata are stored: `size_bytes` of state, that of operator coordinators included."""
+        """Record that the metadata are stored, with `size_bytes` of state including that of operator coordinators."""
         self._end(
             _S.COMPLETED, monotonic_ms, external_path=shown_uri(uri), state_size_bytes=size_bytes
         )
 
     def failed(self, text: str, now_ms: int, monotonic_ms: float) -> None:
-        """The checkpoint failed, for the reason in `text`."""
+        """Record that the checkpoint failed, for the reason in `text`."""
         self._end(_S.FAILED, monotonic_ms, failure_timestamp_ms=now_ms, failure_message=text)
 
     def _end(self, status: CheckpointStatus, monotonic_ms: float, **changes: int | str) -> None:
@@ -186,7 +186,7 @@ class TrackedCheckpoint:
         )
 
     def retained(self, retained_ids: Set[int]) -> None:
-        """Mark a completed checkpoint that is not among those that are kept; savepoints belong to their users."""
+        """Mark a completed checkpoint that is no longer retained as discarded; savepoints belong to their users."""
         record = self._record
         is_own = record.status is _S.COMPLETED and not record.kind.is_savepoint
         if is_own and not record.is_discarded and record.checkpoint_id not in retained_ids:
@@ -194,19 +194,19 @@ class TrackedCheckpoint:
 
     @property
     def record(self) -> CheckpointRecord:
-        """Return it as it stands."""
+        """Current record of the checkpoint."""
         return self._record
 
     @property
     def details(self) -> CheckpointDetails:
-        """Return it with its subtasks."""
+        """Record of the checkpoint with its subtasks."""
         record = self._record
         tasks = tuple(each.details(record.status) for each in self._tasks.values())
         return CheckpointDetails(record, tasks)
 
 
 class CheckpointHistory:
-    """The `size` newest checkpoints, and the newest of each kind, however old."""
+    """The `size` newest checkpoints, and the newest of each kind whatever its age."""
 
     def __init__(self, size: int) -> None:
         self._size: Final = size
@@ -216,29 +216,29 @@ class CheckpointHistory:
         self.latest_failed: TrackedCheckpoint | None = None
 
     def add(self, checkpoint: TrackedCheckpoint) -> None:
-        """Remember one that begins; the oldest is forgotten for it."""
+        """Add a checkpoint that begins, and forget the oldest beyond the limit."""
         self._newest[checkpoint.checkpoint_id] = checkpoint
         while len(self._newest) > self._size:
             del self._newest[next(iter(self._newest))]
 
     def find(self, checkpoint_id: int) -> TrackedCheckpoint | None:
-        """Return one that is remembered; None where it is not."""
+        """Return a remembered checkpoint, or None."""
         found = self._newest.get(checkpoint_id)
         return found or next(
             (one for one in self._latest() if one.checkpoint_id == checkpoint_id), None
         )
 
     def __iter__(self) -> Iterator[TrackedCheckpoint]:
-        """Yield the newest ones, newest first."""
+        """Yield the newest checkpoints, newest first."""
         return reversed(self._newest.values())
 
     @property
     def all(self) -> Iterable[TrackedCheckpoint]:
-        """Return all that are remembered, each once."""
+        """All remembered checkpoints, each once."""
         return {one.checkpoint_id: one for one in (*self, *self._latest())}.values()
 
     def retained(self, retained_ids: Set[int]) -> None:
-        """Mark completed checkpoints that are not among those that are kept."""
+        """Mark completed checkpoints that are no longer retained as discarded."""
         for one in self.all:
             one.retained(retained_ids)
 

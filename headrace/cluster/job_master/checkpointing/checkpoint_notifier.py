@@ -1,6 +1,6 @@
-"""CheckpointNotifier: tells tasks, coordinators and the user how a checkpoint ended.
+"""CheckpointNotifier: notifies tasks, coordinators and the user of the end of a checkpoint.
 
-What tasks are told may be lost. Runs on the JobMaster's main thread.
+Notifications of tasks may be lost. Runs on the JobMaster's main thread.
 """
 
 import logging
@@ -24,10 +24,10 @@ _HELD_UP_MS: Final = 60_000.0
 
 
 class CheckpointNotifier:
-    """Tells tasks, coordinators and the user that a checkpoint has ended.
+    """Notifies tasks, coordinators and the user that a checkpoint has ended.
 
     `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_told` is called whenever
-    the coordinators were told.
+    the coordinators were notified.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class CheckpointNotifier:
     ) -> None:
         self._job_name: Final = job_name
         self._job_notices: Final = job_notices
-        # The user hears only once that no checkpoint is taken any more, and for what reason.
+        # Reasons for which no more checkpoints are taken; the user is told each only once.
         self._given_up: Final[set[str]] = set()
-        # What holds the next one up, behind which one, since when; None once that was told.
+        # Cause of the delay, newest checkpoint, and start of the delay; None once the user was told.
         self._held_up: tuple[str, int] = ("", 0)
         self._held_up_since_ms: float | None = None
         self._tasks: Final = tasks
@@ -53,27 +53,28 @@ class CheckpointNotifier:
         self._on_notified: Final = on_notified
 
     def tell_user(self, actions: Sequence[CoordinatorAction]) -> None:
-        """Tell of failed checkpoints with a remedy, unless the job fails for them or somebody waits for them."""
+        """Report failed checkpoints with a remedy, unless the job fails because of them or a caller waits for them."""
         if any(isinstance(action, FailJob) for action in actions):
             return
         for action in actions:
             if not isinstance(action, FailRequest) or action.request.kind.is_savepoint:
                 continue
             if action.reason.is_told:
-                text = f"a checkpoint of job '{self._job_name}' failed, and the job goes on: {action.text}"
+                text = f"a checkpoint of job '{self._job_name}' failed, but the job goes on: {action.text}"
                 self._job_notices.tell("checkpoints", text)
 
     def given_up(self, why: str) -> None:
-        """Tell once that no checkpoint can be taken before tasks restart."""
+        """Report once that no checkpoint can be taken before tasks restart."""
         if why not in self._given_up:
             self._given_up.add(why)
             text = f"job '{self._job_name}' takes no more checkpoints: {why}"
             self._job_notices.tell("checkpoints given up", text)
 
     def held_up(self, why: str, newest_id: int, monotonic_ms: float) -> None:
-        """Tell what holds checkpoints up, once it has been the same for a minute. Called with every periodic timer.
+        """Report what delays checkpoints once the cause has been the same for a minute. Call with every periodic timer.
 
-        `why` is empty if nothing holds them up, or only what expires by itself. `newest_id`: of the last complete one.
+        `why` is empty if nothing delays them, or only a cause that expires by itself. `newest_id`: the last complete
+        one.
         """
         if self._held_up != (why, newest_id):
             self._held_up, self._held_up_since_ms = (why, newest_id), monotonic_ms
@@ -85,23 +86,23 @@ class CheckpointNotifier:
             self._job_notices.tell("checkpoints held up", text)
 
     def complete(self, checkpoint: PendingCheckpoint) -> None:
-        """Tell coordinators and tasks that a checkpoint is published, and that the job may restart from it."""
+        """Notify coordinators and tasks that a checkpoint is published, so that the job may restart from it."""
         checkpoint_id = checkpoint.checkpoint_id
         self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
         for attempt_id in checkpoint.plan.to_wait_for:
             self._tasks.notify_complete(attempt_id, checkpoint_id)
 
     def aborted(self, checkpoint: PendingCheckpoint, latest_completed_id: int) -> None:
-        """Tell coordinators and tasks that a checkpoint failed."""
+        """Notify coordinators and tasks that a checkpoint failed."""
         checkpoint_id = checkpoint.checkpoint_id
         self.over(checkpoint_id)
         for attempt_id in checkpoint.plan.to_wait_for:
             self._tasks.notify_aborted(attempt_id, checkpoint_id, latest_completed_id)
 
     def over(self, checkpoint_id: int) -> None:
-        """Tell the coordinators that a checkpoint was aborted, or commits nothing.
+        """Notify the coordinators that a checkpoint was aborted, or commits nothing.
 
-        Their events to subtasks that took no part in it were held back until its end.
+        Their events to subtasks without a part in it were held back until its end.
         """
         self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
 

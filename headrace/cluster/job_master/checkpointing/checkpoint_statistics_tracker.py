@@ -1,4 +1,4 @@
-"""CheckpointStatisticsTracker: counts a job's checkpoints and remembers the newest, for people.
+"""CheckpointStatisticsTracker: counts a job's checkpoints and keeps the newest ones for display.
 
 Durations are monotonic. Runs on the JobMaster's main thread. Source: Flink CheckpointStatsTracker.
 """
@@ -36,7 +36,7 @@ from headrace.gateways.checkpoint_statistics import (
 from headrace.metrics.instruments import interpolated_quantile
 
 WINDOW_SIZE: Final = 10_000
-"""Number of values whose quantiles are told, the newest ones."""
+"""Number of the newest values from which quantiles are computed."""
 _QUANTILES: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 
@@ -56,7 +56,7 @@ class StatisticsHistogram:
         self._maximum = 0
 
     def add(self, value: int) -> None:
-        """Take one value."""
+        """Add a value."""
         self._minimum = value if not self._count else min(self._minimum, value)
         self._maximum = value if not self._count else max(self._maximum, value)
         if len(self._newest) < self._window_size:
@@ -68,7 +68,7 @@ class StatisticsHistogram:
 
     @property
     def summary(self) -> StatisticsSummary:
-        """Return the values so far."""
+        """Return the summary of the values so far."""
         if not self._count:
             return StatisticsSummary()
         ordered = sorted(self._newest)
@@ -78,7 +78,7 @@ class StatisticsHistogram:
 
 
 class CheckpointStatisticsTracker:
-    """One per JobMaster. `history_size` checkpoints are remembered with their subtasks."""
+    """Statistics of one JobMaster. `history_size` checkpoints are remembered with their subtasks."""
 
     def __init__(self, clock: Clock, history_size: int) -> None:
         self._clock: Final = clock
@@ -89,7 +89,7 @@ class CheckpointStatisticsTracker:
         self._histograms: Final = {
             name: StatisticsHistogram() for name in CheckpointSummary.__struct_fields__
         }
-        # Made anew only when a checkpoint has been completed: quantiles are of many values.
+        # Recomputed only when a checkpoint has completed, because quantiles need many values.
         self._summary = CheckpointSummary()
 
     def begun(self, checkpoint: PendingCheckpoint) -> None:
@@ -116,14 +116,14 @@ class CheckpointStatisticsTracker:
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> None:
-        """Take what a subtask told of its part in a checkpoint that waits for it."""
+        """Record a subtask's acknowledgement of a pending checkpoint."""
         tracked = self._in_progress.get(checkpoint_id)
         if tracked is not None:
             subtask = attempt_id.execution_vertex_id
             tracked.acknowledged(subtask, snapshot, metrics, self._clock.now_ms())
 
     def declined(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
-        """Take that a subtask does not take its part in a checkpoint that waits for it."""
+        """Record that a subtask declines its part of a pending checkpoint."""
         tracked = self._in_progress.get(checkpoint_id)
         if tracked is not None:
             tracked.declined(attempt_id.execution_vertex_id, self._clock.now_ms())
@@ -131,7 +131,7 @@ class CheckpointStatisticsTracker:
     def completed(
         self, checkpoint: PendingCheckpoint, published: CompletedCheckpoint, retained: Set[int]
     ) -> None:
-        """Count a checkpoint or savepoint that is published; `retained` are the checkpoints that are kept now."""
+        """Count a published checkpoint or savepoint; `retained` are the ids of the checkpoints that are kept now."""
         tracked = self._in_progress.pop(checkpoint.checkpoint_id)
         size_bytes = published.metadata.size_bytes
         tracked.completed(published.uri, size_bytes, self._clock.monotonic_ms())
@@ -206,11 +206,11 @@ class CheckpointStatisticsTracker:
         )
 
     def retained(self, retained: Set[int]) -> None:
-        """Mark completed checkpoints as discarded that are not kept any more."""
+        """Mark completed checkpoints that are no longer kept as discarded."""
         self._history.retained(retained)
 
     def statistics(self, *, is_enabled: bool) -> CheckpointStatistics:
-        """Return all statistics as of now; `is_enabled` says whether checkpoints are taken periodically."""
+        """Return all current statistics; `is_enabled`: whether checkpoints are taken periodically."""
         history = self._history
         return CheckpointStatistics(
             is_enabled,
@@ -228,13 +228,13 @@ class CheckpointStatisticsTracker:
         return msgspec.structs.replace(self._overview.counts, in_progress=len(self._in_progress))
 
     def details(self, checkpoint_id: int) -> CheckpointDetails | None:
-        """Return a checkpoint with its subtasks; None where it is not remembered."""
+        """Return a checkpoint with its subtasks; None if it is not remembered."""
         tracked = self._history.find(checkpoint_id)
         return None if tracked is None else tracked.details
 
     @property
     def all_details(self) -> tuple[CheckpointDetails, ...]:
-        """Return all checkpoints that are remembered, with their subtasks."""
+        """All remembered checkpoints with their subtasks."""
         return tuple(one.details for one in self._history.all)
 
     def overview(
@@ -246,7 +246,7 @@ class CheckpointStatisticsTracker:
         cleaning_count: int = 0,
         max_concurrent: int = 1,
     ) -> CheckpointOverview:
-        """Return an overview as of now, with what delays the next checkpoint."""
+        """Return a current overview, with the causes that delay the next checkpoint."""
         paused_because = ""
         if is_commit_backlog_full:
             paused_because = f"sinks have not committed: {', '.join(blocking_sinks)}"
@@ -285,7 +285,7 @@ def _record_of(tracked: TrackedCheckpoint | None) -> CheckpointRecord | None:
 
 
 def slowest_of(parts: Iterable[CheckpointMetrics]) -> CheckpointMetrics:
-    """Combine the metrics of subtasks: the longest of each duration, and the bytes of all."""
+    """Combine the metrics of subtasks: the maximum of each duration, and the sum of bytes."""
     whole = CheckpointMetrics()
     for part in parts:
         whole = CheckpointMetrics(

@@ -1,4 +1,4 @@
-"""CheckpointTasks: plans which tasks take part in a job's checkpoints, calls them, and asks why one is late.
+"""CheckpointTasks: plans the tasks of a job's checkpoints, calls them, and finds out why one is late.
 
 Runs on the JobMaster's main thread. Source: Flink ExecutionVertex, Execution.triggerCheckpoint.
 """
@@ -25,7 +25,7 @@ from headrace.graph.execution_graph import ExecutionGraph
 from headrace.rpc.proxies import with_timeout
 
 _PROGRESS_TIMEOUT_MS: Final = 2_000.0
-"""A checkpoint that has expired waits no longer than this to hear where it is stuck."""
+"""Time in ms for which an expired checkpoint waits to learn where it is stuck."""
 _NAMED_MAX: Final = 4
 _DOING: Final = {
     "BUSY": "busy",
@@ -35,7 +35,7 @@ _DOING: Final = {
 
 
 class CheckpointTasks:
-    """The tasks of a job. Calls return at once and may be lost; those to an earlier attempt are not sent."""
+    """Tasks of a job. Calls return at once and may be lost; calls to earlier attempts are not sent."""
 
     def __init__(
         self, scheduler: Scheduler, task_managers: TaskManagers, *, after_tasks_finish: bool
@@ -45,7 +45,10 @@ class CheckpointTasks:
         self._after_tasks_finish: Final = after_tasks_finish
 
     def plan(self) -> CheckpointPlan:
-        """Return the subtasks that take part in a checkpoint that begins now; CheckpointRefusedError."""
+        """Return the subtasks that take part in a checkpoint that begins now.
+
+        CheckpointRefusedError if none can be taken.
+        """
         graph = self._scheduler.execution_graph
         is_stored = any(edge.job_edge.result_type.traits.is_blocking for edge in graph.edges)
         if is_stored or graph.job_graph.has_cached_streams:
@@ -56,7 +59,7 @@ class CheckpointTasks:
 
     @property
     def ending(self) -> list[ExecutionAttemptId]:
-        """Return the attempts that have processed all their data and wait for a checkpoint that says so."""
+        """Attempts that have processed all their data and wait for a checkpoint that records this."""
         return [
             execution.attempt_id
             for execution in self._scheduler.executions
@@ -65,11 +68,11 @@ class CheckpointTasks:
 
     @property
     def has_all_data_ended(self) -> bool:
-        """Whether no task has any data left."""
+        """Return whether all tasks have processed all their data."""
         return self._scheduler.executions.has_all_data_ended
 
     def trigger(self, attempt_id: ExecutionAttemptId, checkpoint: PendingCheckpoint) -> None:
-        """Tell a task to begin a checkpoint."""
+        """Trigger a checkpoint at a task."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.trigger_checkpoint(
@@ -96,7 +99,7 @@ class CheckpointTasks:
             return None
 
     def notify_complete(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
-        """Tell a task that a checkpoint was published."""
+        """Notify a task that a checkpoint was published."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.notify_checkpoint_complete(
@@ -107,7 +110,7 @@ class CheckpointTasks:
     def notify_aborted(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
     ) -> None:
-        """Tell a task that a checkpoint failed."""
+        """Notify a task that a checkpoint failed."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.notify_checkpoint_aborted(
@@ -122,7 +125,7 @@ class CheckpointTasks:
 
 
 def name_of(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> str:
-    """Return a subtask's name for people."""
+    """Return a subtask's name for messages."""
     vertex = graph.vertex(attempt_id.execution_vertex_id).job_vertex
     return f"'{vertex.name}' ({attempt_id.subtask_index + 1}/{vertex.parallelism})"
 
@@ -130,7 +133,7 @@ def name_of(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> str:
 async def describe_expired(
     checkpoint: PendingCheckpoint, graph: ExecutionGraph, tasks: CheckpointTasks
 ) -> str:
-    """Ask the subtasks that hold a checkpoint up, and describe where it is stuck."""
+    """Query the subtasks that delay a checkpoint, and return a description of where it is stuck."""
     first = first_waiting(checkpoint, graph)
     named = first[:_NAMED_MAX]
     answers = await asyncio.gather(
@@ -150,15 +153,15 @@ async def describe_expired(
 
 
 def first_waiting(checkpoint: PendingCheckpoint, graph: ExecutionGraph) -> list[ExecutionAttemptId]:
-    """Return the subtasks that have not answered, while all their producers have."""
+    """Return the subtasks that have not answered although all their producers have."""
     waiting = {attempt_id.execution_vertex_id for attempt_id in checkpoint.waiting}
     return [each for each in checkpoint.waiting if not _producers(graph, each) & waiting]
 
 
 def describe_progress(progress: CheckpointProgress | None, graph: ExecutionGraph) -> str:
-    """Describe in words the progress of one subtask with a checkpoint."""
+    """Return a description of one subtask's progress with a checkpoint."""
     if progress is None:
-        return "its TaskManager does not answer"
+        return "its TaskManager does not respond"
     text = progress.phase.value
     if progress.phase is SubtaskPhase.ALIGNING:
         text += f" on {progress.missing_count} of {progress.channel_count} channel(s)"
@@ -170,7 +173,7 @@ def describe_progress(progress: CheckpointProgress | None, graph: ExecutionGraph
     if progress.phase in (SubtaskPhase.ALIGNING, SubtaskPhase.WRITING):
         text += f", for {progress.elapsed_ms / 1000:,.1f} s"
     if progress.queued_bytes:
-        text += f"; {progress.queued_bytes:,} bytes wait in its inputs"
+        text += f"; {progress.queued_bytes:,} bytes are queued in its inputs"
     if progress.occupation:
         text += f"; it is {_DOING.get(progress.occupation, progress.occupation)}"
     return text

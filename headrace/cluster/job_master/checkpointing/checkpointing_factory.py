@@ -42,11 +42,11 @@ def open_checkpointing(
     on_ended: Callable[[PendingCheckpoint, CompletedCheckpoint | CheckpointFailureReason], None],
     fence: Callable[[], None],
 ) -> CheckpointCoordinator:
-    """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError.
+    """Return the coordinator of a job. `settings` are the job's over the cluster's. ConfigurationError if invalid.
 
-    `fence` raises where another process may lead the job by now.
+    `fence` raises if another process may lead the job by now.
     """
-    rules = CheckpointCoordinatorConfiguration.from_settings(settings)
+    configuration = CheckpointCoordinatorConfiguration.from_settings(settings)
 
     def failed(error: HeadraceError) -> None:
         # Never inside a handler of the coordinator or of the scheduler.
@@ -58,7 +58,7 @@ def open_checkpointing(
     checkpointing = CheckpointCoordinator(
         endpoint,
         lambda: scheduler.execution_graph,
-        rules,
+        configuration,
         CheckpointStore(
             settings,
             scheduler.graph.job_id,
@@ -69,7 +69,7 @@ def open_checkpointing(
             fence,
         ),
         tasks=CheckpointTasks(
-            scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
+            scheduler, task_managers, after_tasks_finish=configuration.after_tasks_finish
         ),
         coordinators=coordination.coordinators,
         commits=SinkCommits(

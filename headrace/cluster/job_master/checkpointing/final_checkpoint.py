@@ -1,7 +1,7 @@
 """FinalCheckpoint: the last checkpoint of a job that ends by itself, which commits its last output.
 
-Tasks that have processed all their data wait for the completion of a checkpoint that says so. The message may be lost,
-so they are told repeatedly. Runs on the JobMaster's main thread.
+Tasks that have processed all their data wait for the completion of a checkpoint that records this. The notification may
+be lost, so it is repeated. Runs on the JobMaster's main thread.
 Source: Flink SchedulerBase.notifyEndOfData, FLIP-147.
 """
 
@@ -25,7 +25,10 @@ _SOMEBODY_HAS_LEFT: Final = frozenset(
 
 
 class FinalCheckpoint:
-    """One per job. `request` asks for a checkpoint and returns its number; `is_idle`: none is under way or waits."""
+    """Takes the last checkpoint of a job.
+
+    `request` requests a checkpoint and returns its number; `is_idle` returns whether none is pending or requested.
+    """
 
     def __init__(
         self,
@@ -43,13 +46,13 @@ class FinalCheckpoint:
         self._reminder_ms: Final = reminder_ms
         self._last_published_id = 0
         self._reminder: Cancellable | None = None
-        # The request for the last checkpoint, until one that was taken for it is complete.
+        # Number of the request for the last checkpoint, until a checkpoint taken for it is complete.
         self._number: int | None = None
 
     def data_ended(self, *, is_stopping: bool) -> None:
-        """Take the last checkpoint if no task has data left, now that one more task has processed all of its own.
+        """Take the last checkpoint if no task has data left, after one more task has processed all its data.
 
-        `is_stopping`: the tasks wait for a savepoint that is under way.
+        `is_stopping`: the tasks wait for a savepoint in progress.
         """
         if self._tasks.has_all_data_ended and not is_stopping:
             self._number = self._request()
@@ -57,16 +60,16 @@ class FinalCheckpoint:
             self._remind_later()
 
     def published(self, checkpoint: PendingCheckpoint) -> None:
-        """Remember the checkpoint that tasks are being told of."""
+        """Remember the published checkpoint, which tasks are being notified of."""
         self._last_published_id = checkpoint.checkpoint_id
         if checkpoint.request.number == self._number:
             self._number = None
 
     def failed(self, request: CheckpointRequest, reason: CheckpointFailureReason) -> None:
-        """Take another last checkpoint at once if this one failed because some tasks have left.
+        """Take another last checkpoint at once if this one failed because some tasks have ended.
 
-        An earlier checkpoint was the last one for those, which each task can cause only once. After any other failure
-        the reminder takes the next one.
+        For those tasks an earlier checkpoint was the last one, which each task can cause only once. After any other
+        failure the reminder takes the next one.
         """
         is_last = request.number == self._number and self._tasks.has_all_data_ended
         if is_last and reason in _SOMEBODY_HAS_LEFT and self._tasks.ending:
@@ -82,6 +85,6 @@ class FinalCheckpoint:
         for attempt_id in self._tasks.ending:
             self._tasks.notify_complete(attempt_id, self._last_published_id)
         if self._number is not None and self._is_idle() and self._tasks.has_all_data_ended:
-            # The last one failed.
+            # The last checkpoint failed.
             self._number = self._request()
         self._remind_later()

@@ -1,4 +1,4 @@
-"""JobLineage: finds the checkpoint a job starts or restarts from, and ends its lineage with the job.
+"""JobLineage: finds the checkpoint from which a job starts or restarts, and ends its lineage with the job.
 
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState and shutdown.
 """
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobLineage:
-    """The completed checkpoints of one job, in its store. `is_settled` is set while no publication is under way."""
+    """Completed checkpoints of one job, in its store. `is_settled` is set while no publication is in progress."""
 
     def __init__(
         self,
@@ -52,16 +52,19 @@ class JobLineage:
         self._statistics: Final = statistics
         self._is_refused = False
         self.deletion_left: DeletionLeft | None = None
-        """Files that the storage has not deleted at the job's end; None where nothing is left."""
+        """Files that the storage has not deleted at the job's end; None if all are deleted."""
 
     async def recover(self) -> CompletedCheckpoint | None:
-        """Take over the job's lineage, commit its open output, and return what the job starts from. CheckpointError."""
+        """Take over the job's lineage, commit its open output, and return the checkpoint from which the job starts.
+
+        CheckpointError if there is no usable one.
+        """
         restored = await self._io.call("recover", self._io.store.recover)
         await self._commits.restore(None if restored is None else restored.metadata)
         return self._starts_from(restored)
 
     def refused(self) -> None:
-        """Recommend no checkpoint at the job's end: the job cannot start from the one that it was to start from."""
+        """Recommend no checkpoint at the job's end, because the job cannot start from the requested one."""
         self._is_refused = True
 
     async def latest(self) -> CompletedCheckpoint | None:
@@ -74,7 +77,7 @@ class JobLineage:
         return self._starts_from(await self.newest())
 
     async def newest(self) -> CompletedCheckpoint | None:
-        """Return the newest checkpoint in the store, from which the job would restart; changes nothing."""
+        """Return the newest checkpoint in the store, from which the job would restart, without changing anything."""
         return await self._io.call("latest", self._io.store.latest)
 
     async def close(
@@ -84,10 +87,10 @@ class JobLineage:
         is_given_up: bool = False,
         before_deletion: Callable[[bool], Awaitable[None]] | None = None,
     ) -> None:
-        """End the lineage with the job: commit all published output, if its sinks can, then close the store.
+        """End the lineage with the job: commit all published output if its sinks can, then close the store.
 
-        `is_given_up`: its cluster ends, and neither the job nor its user wanted that. `before_deletion` is awaited
-        before the first checkpoint is deleted, and told whether all output is committed.
+        `is_given_up`: its cluster ends, although neither the job nor its user requested that. `before_deletion` is
+        awaited before the first checkpoint is deleted, with True if all output is committed.
         """
         await self._is_settled.wait()
         await self._ids.close()
@@ -109,25 +112,25 @@ class JobLineage:
             self.deletion_left = self._io.left_to_delete(left, close)
         self._statistics.retained(self._io.store.retained_ids)
         if self._is_refused:
-            # The error says from where and how it may go on.
+            # The error names the checkpoint from which the job may continue, and how.
             return
         if left.kept_uri and status is JobStatus.SUSPENDED:
             _LOG.warning(
-                "job %s is suspended, and its last checkpoint is kept: the next leader goes on from it, if there is "
-                "one, else start the job with -s %s",
+                "job %s is suspended, and its last checkpoint is kept: the next leader continues from it, if there is "
+                "one; otherwise start the job with -s %s",
                 self._job_id,
                 left.kept_uri,
             )
         elif left.kept_uri:
             _LOG.warning(
-                "job %s has ended (%s), and its last checkpoint is kept: go on from it with -s %s",
+                "job %s has ended (%s), and its last checkpoint is kept: continue from it with -s %s",
                 self._job_id,
                 "its cluster ends" if kept_as is JobStatus.SUSPENDED else status.name,
                 left.kept_uri,
             )
         elif left.has_deleted and was_cancelled:
             _LOG.warning(
-                "job %s is cancelled, and its checkpoints are deleted: no job can go on from them; "
+                "job %s is cancelled, and its checkpoints are deleted: no job can continue from them; "
                 "-D %s=RETAIN_ON_CANCELLATION keeps them, and a savepoint is always kept",
                 self._job_id,
                 RETENTION.key,

@@ -1,6 +1,6 @@
 """JobRestore: restores subtasks and coordinators, at the start of a job and after every failure.
 
-No task is deployed before all output of the restored checkpoint is committed: tasks may rely on it.
+No task is deployed before all output of the restored checkpoint is committed, so that tasks may rely on it.
 Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState.
 """
 
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobRestore:
-    """One per JobMaster. `settings` are the job's over the cluster's. `notices` tell the user of state that is lost."""
+    """Restores the tasks of one JobMaster. `settings` are the job's over the cluster's; `notices` report lost state."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class JobRestore:
         self._has_recovered = False
 
     def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
-        """Restore these subtasks; answer with `Scheduler.restored`, or fail the job."""
+        """Restore these subtasks, then call `Scheduler.restored`, or fail the job."""
         self._endpoint.spawn(self._restore(scope, version), "restore")
 
     async def _restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
@@ -61,7 +61,7 @@ class JobRestore:
             lineage = self._lineage
             restored = await (lineage.recover() if is_first else lineage.latest())
             if not self._scheduler.awaits_restore(version):
-                # Another failure, or the user, was faster, and begins a restore of its own.
+                # Another failure or request came first, and starts its own restore.
                 return
             assignment = self._assign(restored)
             if restored is not None and assignment is not None and is_first:
@@ -96,7 +96,7 @@ class JobRestore:
         if checkpoint_id == self._without_channel_state:
             self._notices.tell(
                 "in flight",
-                f"job '{name}' leaves out what was in flight in checkpoint {checkpoint_id}: those records are lost",
+                f"job '{name}' leaves out the in-flight data of checkpoint {checkpoint_id}: those records are lost",
             )
         if assignment.left_behind:
             without_state = "".join(
@@ -106,7 +106,7 @@ class JobRestore:
             self._notices.tell(
                 "left behind",
                 f"job '{name}' starts from checkpoint {checkpoint_id} without the state of "
-                f"{', '.join(map(_described, assignment.left_behind))}, as no operator has its uid or id and "
+                f"{', '.join(map(_described, assignment.left_behind))}, because no operator has its uid or id and "
                 f"{IGNORE_UNCLAIMED_STATE.key} is set{without_state}",
             )
 
@@ -118,7 +118,7 @@ class JobRestore:
         *,
         is_first: bool,
     ) -> None:
-        """Reset all coordinators if all subtasks restart; else tell them which subtasks do."""
+        """Reset all coordinators if all subtasks restart; otherwise notify them of the restarting subtasks."""
         checkpoint_id = None if restored is None else restored.checkpoint_id
         coordinators = self._coordination.coordinators
         if scope != self._scheduler.executions.subtasks:

@@ -1,8 +1,8 @@
-"""Savepoints: snapshots at the request of a user, while a job goes on or with which it stops.
+"""Savepoints: takes snapshots at the request of a user, from a running job or to stop it.
 
-A job stops with a savepoint when its sources stop behind the savepoint's barrier and all tasks wait for exactly that
-savepoint. Once it is complete its output is committed and the job may only end: going on from an older checkpoint would
-write that output twice. Source: Flink SchedulerBase.triggerSavepoint, StopWithSavepointTerminationHandler.
+To stop a job with a savepoint, its sources stop after the savepoint's barrier, and all tasks wait for exactly that
+savepoint. Once it is complete its output is committed and the job can only end: continuing from an older checkpoint
+would write that output twice. Source: Flink SchedulerBase.triggerSavepoint, StopWithSavepointTerminationHandler.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from headrace.gateways.errors import CheckpointFailedError
 
 
 class Savepoints:
-    """One per JobMaster; `ended` gets the job's last status."""
+    """Savepoints of one JobMaster; `ended` gets the job's last status."""
 
     def __init__(
         self,
@@ -31,25 +31,31 @@ class Savepoints:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the job is being stopped with a savepoint, for which its tasks wait."""
+        """Return whether the job is being stopped with a savepoint, for which its tasks wait."""
         return self._is_stopping
 
     async def trigger_checkpoint(self, *, is_full: bool) -> int:
-        """Take a checkpoint besides the periodic ones; return its id. CheckpointFailedError.
+        """Take an extra checkpoint and return its id. CheckpointFailedError if that fails.
 
-        `is_full`: it refers to no file of an earlier one.
+        `is_full`: the checkpoint refers to no file of an earlier one.
         """
         self._refuse_unless_running("checkpoints")
         kind = SnapshotKind.FULL_CHECKPOINT if is_full else SnapshotKind.CHECKPOINT
         return (await self._checkpointing.trigger(kind)).checkpoint_id
 
     async def take_before_restart(self) -> None:
-        """Take a checkpoint, so that a restart repeats little; at once where none is taken. CheckpointFailedError."""
+        """Take a checkpoint, so that a restart repeats little; return at once if the job takes none.
+
+        CheckpointFailedError if it fails.
+        """
         if self._checkpointing.is_periodic and not self._is_stopping:
             await self.trigger_checkpoint(is_full=False)
 
     async def trigger(self, target: str, format_type: SavepointFormatType) -> str:
-        """Take a savepoint below `target`, or the folder in the settings; return its URI. CheckpointFailedError."""
+        """Take a savepoint below `target`, or the folder in the settings; return its URI.
+
+        CheckpointFailedError if it fails.
+        """
         self._refuse_unless_running()
         snapshot = await self._checkpointing.trigger(
             SnapshotKind.SAVEPOINT.in_format(format_type), target
@@ -57,9 +63,10 @@ class Savepoints:
         return snapshot.uri
 
     async def stop(self, target: str, format_type: SavepointFormatType, *, is_drained: bool) -> str:
-        """Take a savepoint and end the job with it; return its URI when the job is FINISHED. CheckpointFailedError.
+        """Take a savepoint and end the job with it; return its URI when the job is FINISHED.
 
-        `is_drained`: event time ends before the savepoint, so that every window fires; nothing can go on from it.
+        `is_drained`: event time ends before the savepoint, so that every window fires; no job can continue from it.
+        CheckpointFailedError if it fails.
         """
         self._refuse_unless_running()
         if self._is_stopping:
@@ -85,5 +92,5 @@ class Savepoints:
     def _refuse_unless_running(self, what: str = "savepoints") -> None:
         if self._scheduler.status is not JobStatus.RUNNING:
             raise CheckpointFailedError(
-                f"the job is {self._scheduler.status.name}: {what} are taken of running jobs"
+                f"the job is {self._scheduler.status.name}: {what} can only be taken of running jobs"
             )

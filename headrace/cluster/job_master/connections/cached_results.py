@@ -1,8 +1,8 @@
-"""Results that outlive a job (cluster partitions), as its JobMaster deals with them.
+"""Handling of results that outlive a job (cluster partitions) in its JobMaster.
 
-DataSetLookup asks the ResourceManager where the data sets of earlier jobs lie that a job reads. ResultPromotion has the
-TaskManagers keep the persistent results of a job that has finished: all parts of a data set or none, as a part without
-the others is of no use to anybody, and would keep its TaskManager. Both run on the JobMaster's main thread.
+DataSetLookup asks the ResourceManager for the locations of earlier jobs' data sets that a job reads. ResultPromotion
+lets the TaskManagers keep the persistent results of a job that has finished: all parts of a data set or none, because a
+part without the others is useless, and would keep its TaskManager alive. Both run on the JobMaster's main thread.
 Source: Flink JobMasterPartitionTracker.
 """
 
@@ -41,21 +41,21 @@ OnLookupFailed = Callable[[ErrorInfo, int], None]
 
 
 class DataSetLookupError(HeadraceError):
-    """The ResourceManager did not say in time where a data set lies."""
+    """The ResourceManager did not return the location of a data set in time."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, data_set_text: str, timeout_ms: float) -> None:
         super().__init__(
-            f"the ResourceManager did not say within {timeout_ms / 1000:g} s where the cached data set "
-            f"{data_set_text} lies ({PARTITION_REGISTER_TIMEOUT.key})"
+            f"the ResourceManager did not return within {timeout_ms / 1000:g} s the location of the cached data set "
+            f"{data_set_text} ({PARTITION_REGISTER_TIMEOUT.key})"
         )
         self.data_set_text = data_set_text
         self.timeout_ms = timeout_ms
 
 
 class DataSetLookup:
-    """One per JobMaster. `settings` are the job's: an answer is waited for as long as that of the shuffle service."""
+    """Finds data sets for one JobMaster. `settings` are the job's; the time-out is that of the shuffle master."""
 
     def __init__(
         self, endpoint: RpcEndpoint, resource_manager: ResourceManagerConnection, settings: Settings
@@ -71,13 +71,13 @@ class DataSetLookup:
         on_found: OnFound,
         on_failed: OnLookupFailed,
     ) -> None:
-        """Ask for all of them. Later `on_found(places, version)` or `on_failed(error, version)` is called."""
+        """Find all data sets, then call `on_found(places, version)` or `on_failed(error, version)`."""
         self._endpoint.spawn(
             self._find_all(data_sets, version, on_found, on_failed), "find cached data sets"
         )
 
     def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """Have the cluster give up a data set that cannot be read."""
+        """Tell the cluster to drop a data set that cannot be read."""
         self._endpoint.spawn(self._release(data_set), "release a cached data set")
 
     async def _find_all(
@@ -105,7 +105,7 @@ class DataSetLookup:
                     asked = with_timeout(gateway, _ASK_TIMEOUT_MS)
                     return await asked.request_cluster_partitions(data_set)
                 except HeadraceError as error:
-                    _LOG.info("the ResourceManager does not find %s: %s", data_set, error)
+                    _LOG.info("the ResourceManager could not find %s: %s", data_set, error)
             await asyncio.sleep(_RETRY_MS / 1000)
 
     async def _release(self, data_set: ClusterDataSetId) -> None:
@@ -115,11 +115,11 @@ class DataSetLookup:
         try:
             await with_timeout(gateway, _ASK_TIMEOUT_MS).release_cluster_partitions(data_set)
         except HeadraceError as error:
-            _LOG.info("the ResourceManager was not told to release %s: %s", data_set, error)
+            _LOG.info("could not tell the ResourceManager to release %s: %s", data_set, error)
 
 
 class ResultPromotion:
-    """`gateways` are those of the TaskManagers that work for the job."""
+    """Promotes the results of one job. `gateways` are those of the TaskManagers that work for the job."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class ResultPromotion:
         self._gateways: Final = gateways
 
     async def promote(self, promoted: Mapping[ResourceId, tuple[ClusterPartition, ...]]) -> None:
-        """Have results kept beyond the job; where one TaskManager does not keep its own, the others drop theirs."""
+        """Keep results beyond the job; if one TaskManager does not keep its part, the others drop theirs."""
         kept = await asyncio.gather(*(self._promote(*each) for each in promoted.items()))
         broken = {
             part.data_set
@@ -140,7 +140,7 @@ class ResultPromotion:
             for part in parts
             if not is_kept
         }
-        # Also on TaskManagers that did not answer in time: they may have heard all the same.
+        # Also on TaskManagers that did not answer in time: they may have received the call.
         await asyncio.gather(
             *(
                 self._release(resource_id, broken)
@@ -177,7 +177,7 @@ class ResultPromotion:
             except AskTimeoutError:
                 continue
             except HeadraceError as error:
-                _LOG.info("promoting results on %s failed: %s", resource_id, error)
+                _LOG.info("could not promote results on %s: %s", resource_id, error)
                 break
         return None
 
@@ -192,5 +192,5 @@ class ResultPromotion:
                 tuple(sorted(data_sets))
             )
         except HeadraceError as error:
-            # The ResourceManager sees that the others have lost theirs, and has it released then.
+            # The ResourceManager notices that the other parts are gone, and lets it be released then.
             _LOG.info("%s did not release incomplete results: %s", resource_id, error)

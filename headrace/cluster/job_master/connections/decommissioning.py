@@ -1,7 +1,7 @@
-"""Decommissioning: a job leaves TaskManagers that the host is about to take away.
+"""Decommissioning: moves a job away from TaskManagers that the host is about to remove.
 
-It runs on while slots elsewhere are looked for, takes a checkpoint, and then restarts there from it. Whatever does not
-come within the grace is gone without. Runs on the JobMaster's main thread.
+The job keeps running while it waits for slots elsewhere, then takes a checkpoint and restarts there from it. If this
+does not succeed within the grace period, it restarts without it. Runs on the JobMaster's main thread.
 """
 
 import asyncio
@@ -18,11 +18,14 @@ from headrace.rpc.endpoint import RpcEndpoint
 _LOG = logging.getLogger(__name__)
 
 _SLOTS_SHARE: Final = 0.5
-"""Share of the grace in which slots elsewhere are waited for; a checkpoint has the rest."""
+"""Share of the grace period in which the job waits for slots elsewhere; the rest is for a checkpoint."""
 
 
 class Decommissioning:
-    """One per JobMaster. `take_checkpoint()` returns once the job may restart from it, and raises where it may not."""
+    """Decommissioning for one JobMaster.
+
+    `take_checkpoint()` returns once the job may restart from the checkpoint, and raises if it may not.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class Decommissioning:
         self._has_slots: Final = asyncio.Event()
 
     def announced(self, resource_id: ResourceId, cause: str, grace_ms: int) -> None:
-        """The host takes a TaskManager away in `grace_ms`; those of one executor are left together."""
+        """Leave a TaskManager that the host removes in `grace_ms`; TaskManagers of one executor are left together."""
         self._pool.leave(resource_id)
         self.slots_changed()
         if not self._task_managers.is_registered(resource_id):
@@ -50,7 +53,7 @@ class Decommissioning:
             self._endpoint.spawn(self._leave_all(grace_ms), "leave decommissioned TaskManagers")
 
     def slots_changed(self) -> None:
-        """The job has got slots, or needs others."""
+        """Record that the job has got slots, or needs others."""
         if self._pool.missing_count:
             self._has_slots.clear()
         else:
@@ -63,14 +66,17 @@ class Decommissioning:
             async with asyncio.timeout(grace_s * _SLOTS_SHARE):
                 await self._has_slots.wait()
         except TimeoutError:
-            _LOG.info("no other TaskManager has slots yet for a job whose TaskManagers end")
+            _LOG.info(
+                "no other TaskManager has free slots yet for a job whose TaskManagers are decommissioned"
+            )
         left_s = grace_s - (self._endpoint.clock.monotonic_ms() - started_ms) / 1000
         try:
             async with asyncio.timeout(left_s):
                 await self._take_checkpoint()
         except (TimeoutError, HeadraceError) as error:
             _LOG.info(
-                "the job leaves a TaskManager without a checkpoint: %s", error or "it took too long"
+                "the job leaves a TaskManager without a checkpoint: %s",
+                error or "the checkpoint took too long",
             )
         causes, self._causes = self._causes, {}
         for resource_id, cause in causes.items():

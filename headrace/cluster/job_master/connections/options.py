@@ -1,4 +1,4 @@
-"""Options of a JobMaster. Keys and defaults are Flink's where the meaning is the same."""
+"""Options of a JobMaster, with Flink's keys and defaults if the meaning is the same."""
 
 from datetime import timedelta
 from typing import Final
@@ -9,27 +9,27 @@ SLOT_REQUEST_TIMEOUT: Final = ConfigOption(
     "slot.request.timeout",
     timedelta,
     timedelta(minutes=5),
-    "How long a job waits for its slots before it fails.",
+    "Time for which a job waits for its slots before it fails.",
 )
 SLOT_IDLE_TIMEOUT: Final = ConfigOption(
     "slot.idle.timeout",
     timedelta,
     timedelta(seconds=50),
-    "Time after which a job gives back a slot that it does not need.",
+    "Time after which a job returns a slot that it does not need.",
 )
 SUBMIT_TIMEOUT: Final = ConfigOption(
     "headrace.task.submit-timeout",
     timedelta,
     timedelta(minutes=1),
-    "How long a TaskManager may take to answer that it has taken a task.",
+    "Time for a TaskManager to confirm that it has accepted a task.",
 )
 METRICS_UPDATE_INTERVAL: Final = ConfigOption(
     "metrics.fetcher.update-interval",
     timedelta,
     timedelta(milliseconds=500),
-    "The metrics of a job's tasks are asked for at most this often.",
+    "Minimum time between two requests for the metrics of a job's tasks.",
 )
 PARTITION_REGISTER_TIMEOUT: Final = ConfigOption(
     "headrace.shuffle.partition-register-timeout", timedelta, timedelta(seconds=30),
-    "How long the shuffle service may take to say where a result may lie, before its producer is deployed.",
+    "Time for the shuffle plug-in to return the location of a result, before its producer is deployed.",
 )  # fmt: skip

@@ -32,14 +32,14 @@ OnFailed = Callable[[ExecutionAttemptId, ErrorInfo], None]
 
 @dataclass(frozen=True)
 class PartitionRegistration:
-    """A partition that the shuffle master is to hear of before its producer is deployed."""
+    """A partition to register at the shuffle master before its producer is deployed."""
 
     partition: PartitionDescriptor
     producer: ProducerDescriptor
 
 
 class PartitionRegistrar:
-    """One per JobMaster. `on_lost(error)`: the shuffle service has lost everything that it keeps for the job."""
+    """Registers the partitions of one JobMaster. `on_lost(error)`: the shuffle master has lost all data of the job."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class PartitionRegistrar:
         self._on_lost: Final = on_lost
 
     def start(self) -> None:
-        """The job begins."""
+        """Register the job at the shuffle master."""
         self._shuffle_master.register_job(JobShuffleContext(self._job_id, self._on_lost))
 
     def close(self) -> None:
-        """The job is over."""
+        """Unregister the job, which has ended."""
         self._shuffle_master.unregister_job(self._job_id)
 
     def register(
@@ -72,7 +72,7 @@ class PartitionRegistrar:
     ) -> None:
         """Register all partitions of the deployment `version`.
 
-        Later one of two is called: `on_registered(descriptors, version)`, in the order of `registrations`, or
+        Then call `on_registered(descriptors, version)`, in the order of `registrations`, or
         `on_failed(attempt_id, error)` for each attempt whose partition was not registered.
         """
         self._endpoint.spawn(
@@ -80,7 +80,7 @@ class PartitionRegistrar:
         )
 
     def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
-        """Have the shuffle master delete external partitions."""
+        """Let the shuffle master delete external partitions."""
         if descriptors:
             self._shuffle_master.release_partitions_externally(descriptors)
 
@@ -117,5 +117,5 @@ class PartitionRegistrar:
         except HeadraceError as error:
             return error
         except Exception as error:
-            # Whatever a service of somebody else raises fails the attempt, not the JobManager.
+            # Any error of a plug-in fails the attempt, not the JobManager.
             return PartitionRegistrationError(text, f"{type(error).__name__}: {error}")

@@ -28,7 +28,10 @@ _EXPLAIN_TIMEOUT_MS: Final = 2_000.0
 
 
 class ResourceManagerConnection:
-    """`requirements()` gives the present set; `on_rejected(reason)` hears that there will never be slots."""
+    """Declares the needs of one JobMaster.
+
+    `requirements()` returns them; `on_rejected(reason)` means never any slots.
+    """
 
     def __init__(
         self,
@@ -55,10 +58,10 @@ class ResourceManagerConnection:
             on_rejected=on_rejected,
             on_lost=self._lost,
         )
-        """Registration and heartbeats."""
+        """Registration and heartbeats at the ResourceManager."""
 
     def declare(self) -> None:
-        """Tell the present requirements, as soon as that is possible."""
+        """Send the current requirements as soon as the ResourceManager is registered."""
         self._declaration_number += 1
         gateway = self.link.gateway
         if gateway is not None:
@@ -67,7 +70,7 @@ class ResourceManagerConnection:
             )
 
     async def explain(self) -> str:
-        """Ask what is missing and why; says so where nobody answers."""
+        """Ask the ResourceManager for missing slots and the reason; the text also tells if it cannot be reached."""
         gateway = self.link.gateway
         if gateway is None:
             why = self.link.last_failure
@@ -75,11 +78,11 @@ class ResourceManagerConnection:
         try:
             overview = await with_timeout(gateway, _EXPLAIN_TIMEOUT_MS).request_resource_overview()
         except HeadraceError as error:
-            return f"the ResourceManager does not answer: {error}"
-        return overview.explanation or "the slots are on their way"
+            return f"the ResourceManager does not respond: {error}"
+        return overview.explanation or "the slots are being allocated"
 
     def close(self, reason: str) -> None:
-        """Disconnect: the job needs no slots any more."""
+        """Disconnect, because the job needs no slots any more."""
         gateway = self.link.gateway
         if gateway is not None:
             gateway.disconnect_job_master(self._job_id, self._job_master_id, reason)
@@ -105,7 +108,11 @@ class ResourceManagerConnection:
                 await gateway.declare_required_resources(self._job_master_id, requirements)
                 return
             except HeadraceError as error:
-                _LOG.info("requirements of job %s were not taken: %s", self._job_id, error)
+                _LOG.info(
+                    "the ResourceManager did not accept the requirements of job %s: %s",
+                    self._job_id,
+                    error,
+                )
                 await asyncio.sleep(_RETRY_MS / 1000)
 
     def _lost(self, cause: str) -> None:

@@ -1,4 +1,4 @@
-"""SlotRequests: declares the slots that a job needs, gives up waiting for them, and gives idle ones back.
+"""SlotRequests: declares the slots that a job needs, times out waiting for them, and returns idle ones.
 
 Runs on the JobMaster's main thread. Source: Flink DeclarativeSlotPoolBridge.
 """
@@ -26,9 +26,10 @@ _NAMED_MAX: Final = 3
 
 
 class SlotRequests:
-    """One per JobMaster. `settings` are the job's over the cluster's.
+    """Slot requests of one JobMaster. `settings` are the job's over the cluster's.
 
-    `is_waiting` tells whether the job still waits for slots; `on_unavailable(failure)` hears that they will not come.
+    `is_waiting` returns whether the job still waits for slots; `on_unavailable(failure)` is called if they will not
+    come.
     """
 
     def __init__(
@@ -61,14 +62,14 @@ class SlotRequests:
         self._request_number = 0
 
     def declare(self, profiles: Sequence[ResourceProfile]) -> None:
-        """Tell the ResourceManager that the job needs one slot for each of `profiles`, and no others."""
+        """Declare to the ResourceManager that the job needs one slot for each of `profiles`, and no others."""
         self._pool.require(profiles)
         self._resource_manager.declare()
 
     def request(self, profiles: Sequence[ResourceProfile]) -> None:
-        """Declare `profiles`, and wait for their slots for `slot.request.timeout` from now.
+        """Declare `profiles`, and wait for their slots for `slot.request.timeout` from now on.
 
-        Where hosts make the Python environment of the job first, the time for that is added.
+        If hosts must first make the job's Python environment, the time for that is added.
         """
         self.declare(profiles)
         self._request_number += 1
@@ -81,28 +82,28 @@ class SlotRequests:
         self._endpoint.schedule_run_async(self._request_timeout_ms, timed_out)
 
     def cannot_be(self, profile: ResourceProfile, explanation: str) -> None:
-        """The ResourceManager knows that no TaskManager can give a slot with the resources of `profile`."""
+        """Fail the slot request, because no TaskManager can offer a slot with the resources of `profile`."""
         groups = [n for n in self._graph.slot_resources if self._graph.profile_of(n) == profile]
         names = ", ".join(f"'{name}'" for name in groups)
         who = f"slot sharing group {names}" if groups else "the job"
         self.cannot_come(
-            f"{who} asks for {profile} for each slot, which no TaskManager has: {explanation}"
+            f"{who} requests {profile} for each slot, which no TaskManager has: {explanation}"
         )
 
     def cannot_come(self, explanation: str, *, recoverable: bool = False) -> None:
-        """The ResourceManager knows that there will not be enough, or, where it is recoverable, not this time."""
+        """Fail the slot request, because there will be too few slots, or too few this time if `recoverable`."""
         error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable)
         self._on_unavailable(Failure(error))
 
     def return_idle(self) -> None:
-        """Give back what the job has not needed for a while; now, and from now on."""
+        """Return slots that the job has not used for a while, now and periodically."""
         now_ms = self._endpoint.clock.monotonic_ms()
         for slot in self._pool.take_idle(now_ms, self._idle_timeout_ms):
             self._task_managers.free_slot(slot, "the job does not need it")
         self._endpoint.schedule_run_async(self._idle_timeout_ms, self.return_idle)
 
     def give_back(self, reason: str) -> None:
-        """Give back every slot, while nobody is in any: the job goes on waiting for all that it needs."""
+        """Return every slot while none is in use; the job keeps waiting for all that it needs."""
         for slot in self._pool.take_all():
             self._task_managers.free_slot(slot, reason)
 
@@ -110,7 +111,7 @@ class SlotRequests:
         explanation = await self._resource_manager.explain()
         if self._environment_ms:
             explanation += (
-                f"; {self._environment_ms:g} ms of that are the time in which hosts had to make the job's Python "
+                f"; {self._environment_ms:g} ms of that are for hosts to make the job's Python "
                 f"environment ({INSTALL_TIMEOUT.key})"
             )
         error = NoResourceAvailableError(
@@ -123,7 +124,7 @@ class SlotRequests:
 
 
 def _operators_of(graph: JobGraph) -> str:
-    """Name the first tasks of a job, each with the file and line of a function of the user's in it."""
+    """Return the names of a job's first tasks, each with file and line of one of its user functions."""
     named = [f"'{vertex.name}'{_place_of(vertex)}" for vertex in graph.vertices[:_NAMED_MAX]]
     rest = len(graph.vertices) - _NAMED_MAX
     return ", ".join(named) + (f" and {rest} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""TaskManagers: those that work for one job, with their registration, heartbeats, reconciliation, and calls to them.
+"""TaskManagers: the TaskManagers that work for one job: registration, heartbeats, reconciliation, and calls.
 
 Runs on the JobMaster's main thread. Source: Flink JobMaster, DefaultExecutionDeploymentReconciler.
 """
@@ -64,7 +64,7 @@ class _ConnectedTaskManager:
 
 @dataclass(frozen=True)
 class _ExecutionsReport:
-    """A report, and the attempts that were certainly there when it was asked for."""
+    """A report, and the attempts that certainly existed when it was requested."""
 
     report: ExecutionDeploymentReport
     expected: tuple[ExecutionAttemptId, ...]
@@ -114,7 +114,7 @@ class TaskManagers:
     async def register(
         self, registration: TaskManagerRegistration
     ) -> TaskManagerRegistrationResponse:
-        """Take a TaskManager; the same address again changes nothing, a new one replaces the old."""
+        """Register a TaskManager; the same address again has no effect, a new one replaces the old one."""
         resource_id = registration.location.resource_id
         known = self._registered.get(resource_id)
         if known is None or known.address != registration.address:
@@ -135,16 +135,16 @@ class TaskManagers:
         return TaskManagerRegistered(self._resource_id, self._blob_server_address)
 
     def is_registered(self, resource_id: ResourceId) -> bool:
-        """Whether it may offer slots."""
+        """Return whether the TaskManager may offer slots."""
         return resource_id in self._registered
 
     def gateway_of(self, resource_id: ResourceId) -> TaskExecutorGateway | None:
-        """Return the gateway of a TaskManager; None once it is lost."""
+        """Return the gateway of a TaskManager, or None once it is lost."""
         task_manager = self._registered.get(resource_id)
         return None if task_manager is None else task_manager.gateway
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
-        """Return the location of a TaskManager's data plane; KeyError unless it is registered."""
+        """Return the location of a TaskManager's data plane. KeyError unless it is registered."""
         return self._registered[resource_id].location
 
     def _add(self, resource_id: ResourceId, task_manager: _ConnectedTaskManager) -> None:
@@ -152,20 +152,20 @@ class TaskManagers:
         if known is not None:
             if known.address == task_manager.address:
                 return
-            self.lose(resource_id, "another TaskManager registered under its name")
+            self.lose(resource_id, "another TaskManager has registered under its name")
         self._registered[resource_id] = task_manager
         self._heartbeats.monitor_target(
             resource_id, lambda: self._ask_heartbeat(resource_id, task_manager)
         )
 
     def lose(self, resource_id: ResourceId, cause: str) -> None:
-        """Count a TaskManager as lost, and tell it so in case it still runs."""
+        """Treat a TaskManager as lost, and tell it so in case it still runs."""
         text = f"TaskManager {resource_id} was lost: {cause}"
         error = ErrorInfo("TaskManagerLostError", text, "EXTERNAL", recoverable=True)
         self._disconnect(resource_id, error, error)
 
     def leave(self, resource_id: ResourceId, cause: str) -> None:
-        """Have a TaskManager that ends soon free the job's slots, with the tasks that are still in them."""
+        """Let a TaskManager that will end soon free the job's slots, with the tasks still in them."""
         text = f"TaskManager {resource_id} is decommissioned: {cause}"
         error = ErrorInfo(
             "TaskManagerDecommissionedError", text, "EXTERNAL", recoverable=True, is_planned=True
@@ -184,9 +184,9 @@ class TaskManagers:
         self._on_lost(resource_id, error)
 
     async def dismiss_all(self) -> None:
-        """The job is over: have every TaskManager free the job's slots, whatever is still in them.
+        """Let every TaskManager free the job's slots, with everything in them, because the job has ended.
 
-        The word that the job is over may be lost; freeing is repeated until it was heard, within a bound.
+        The message may be lost; freeing is repeated until it is acknowledged, within a bound.
         """
         self._heartbeats.stop()
         registered, self._registered = self._registered, {}
@@ -206,7 +206,7 @@ class TaskManagers:
         gateway = with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS)
         for _ in range(_TRIES):
             try:
-                await gateway.free_slot(slot.allocation_id, self.job_master_id, "the job is over")
+                await gateway.free_slot(slot.allocation_id, self.job_master_id, "the job has ended")
                 return
             except AskTimeoutError:
                 continue
@@ -245,7 +245,7 @@ class TaskManagers:
                 or execution.state.is_terminal
                 or execution.state is ExecutionState.CANCELING
             ):
-                # Unknown here, or its cancellation was lost on the way.
+                # Unknown here, or its cancellation was lost.
                 self._endpoint.spawn(self._cancel(resource_id, attempt_id), f"cancel {attempt_id}")
         self._take_metrics(answer.report.metrics)
 
@@ -257,7 +257,7 @@ class TaskManagers:
     def submit_task(
         self, execution: Execution, descriptor: TaskDeploymentDescriptor, on_answer: OnSubmitAnswer
     ) -> None:
-        """Ask for the task to be run. Later `on_answer(attempt_id, error)` is called, with None if it was taken."""
+        """Deploy a task, then call `on_answer(attempt_id, error)`, with None if the TaskManager accepted it."""
         assert execution.slot is not None
         task_manager = self._registered[execution.slot.resource_id]
         self._endpoint.spawn(
@@ -283,7 +283,7 @@ class TaskManagers:
         on_answer(descriptor.attempt_id, error)
 
     def cancel_task(self, execution: Execution) -> None:
-        """Ask for the task to be cancelled; where that fails, heartbeats ask again."""
+        """Cancel a task; if the call fails, heartbeats repeat it."""
         if execution.slot is not None:
             self._endpoint.spawn(
                 self._cancel(execution.slot.resource_id, execution.attempt_id),
@@ -291,7 +291,7 @@ class TaskManagers:
             )
 
     def force_cancelled_tasks(self) -> None:
-        """End tasks that were cancelled and have not ended, each with its process."""
+        """Force the end of cancelled tasks that have not ended, with their processes."""
         for execution in self._executions:
             if execution.slot is not None and execution.state is ExecutionState.CANCELING:
                 self._endpoint.spawn(
@@ -310,7 +310,7 @@ class TaskManagers:
                 await task_manager.gateway.cancel_task(attempt_id, self.job_master_id, is_forced)
                 return
             except HeadraceError as error:
-                _LOG.info("cancelling %s on %s failed: %s", attempt_id, resource_id, error)
+                _LOG.info("could not cancel %s on %s: %s", attempt_id, resource_id, error)
 
     async def send_event(
         self,
@@ -319,7 +319,7 @@ class TaskManagers:
         sequence_number: int,
         payload: bytes,
     ) -> None:
-        """Send an event of a coordinator to a task. RpcError where it may not have arrived."""
+        """Send an event of a coordinator to a task. RpcError if it may not have arrived."""
         execution = self._executions.find(attempt_id)
         slot = None if execution is None else execution.slot
         task_manager = None if slot is None else self._registered.get(slot.resource_id)
@@ -331,7 +331,7 @@ class TaskManagers:
     def release_partitions(
         self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
     ) -> None:
-        """Have stored results deleted; should the word be lost, they go with the job."""
+        """Delete stored results; if the message is lost, they are deleted with the job."""
         task_manager = self._registered.get(resource_id)
         if task_manager is not None:
             task_manager.gateway.release_partitions(self._job_id, self.job_master_id, partition_ids)
@@ -339,12 +339,12 @@ class TaskManagers:
     async def promote_partitions(
         self, promoted: Mapping[ResourceId, tuple[ClusterPartition, ...]]
     ) -> None:
-        """Have TaskManagers keep results beyond the job, which is over: to be called before they are dismissed."""
+        """Let TaskManagers keep results beyond the job, which has ended. Call before they are dismissed."""
         gateways = {key: each.gateway for key, each in self._registered.items()}
         await ResultPromotion(self._job_id, self.job_master_id, gateways).promote(promoted)
 
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
-        """Give a slot back."""
+        """Return a slot to its TaskManager."""
         task_manager = self._registered.get(slot.resource_id)
         if task_manager is not None:
             self._endpoint.spawn(
@@ -357,13 +357,13 @@ class TaskManagers:
         try:
             await task_manager.gateway.free_slot(slot.allocation_id, self.job_master_id, cause)
         except HeadraceError as error:
-            _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
+            _LOG.info("could not free slot %s: %s", slot.allocation_id, error)
 
     async def refresh_metrics(self, age_max_ms: float = 0.0) -> None:
-        """Ask all TaskManagers at once for their tasks' metrics; without an answer in time the old ones stay.
+        """Request the tasks' metrics from all TaskManagers; without an answer in time the old ones stay.
 
-        Nobody is asked again before `age_max_ms` or `metrics.fetcher.update-interval`, whichever is longer, and all who
-        call while answers are on their way share them.
+        A TaskManager is not asked again before `age_max_ms` or `metrics.fetcher.update-interval`, whichever is longer;
+        concurrent callers share the answers.
         """
         interval_ms = max(self._settings.duration_ms(METRICS_UPDATE_INTERVAL), age_max_ms)
         oldest_ns = self._endpoint.clock.monotonic_ns() - interval_ms * 1e6

@@ -1,12 +1,13 @@
-"""CollectCoordinator: keeps the records of collect sinks until the client has fetched them. Built in under `collect`.
+"""CollectCoordinator: keeps the records of collect sinks until the client has fetched them. Built-in name: `collect`.
 
 Each event is a piece of a batch and gets the next offset; a client's fetch from offset n forgets all pieces before n.
-Pieces stay as they came, so that neither a large row nor many subtasks can exceed the bound: beyond it the coordinator
-refuses events, which their TaskManager repeats. That is how a slow client slows the job.
+Pieces are kept as received, so that neither a large row nor many subtasks can exceed the bound: beyond it the
+coordinator refuses events, which their TaskManager repeats. In this way a slow client slows down the job.
 
-Where the job takes checkpoints exactly once, a client sees only pieces that a published checkpoint covers. The others
-wait in UncommittedPieces. They do not count for the bound: if events were refused, no checkpoint could cover them, as a
-subtask's part of the checkpoint comes behind them. They have a bound of their own, beyond which the job fails.
+If the job takes exactly-once checkpoints, a client sees only pieces that a published checkpoint covers. The others
+wait in UncommittedPieces. They do not count for the bound: if events were refused, no checkpoint could cover them,
+because a subtask's part of the checkpoint arrives after them. They have a bound of their own, beyond which the job
+fails.
 
     sent by a subtask   piece piece MARK 3 piece MARK 4 piece
     3 is published      ^^^^^^^^^^^ goes to the client
@@ -36,15 +37,15 @@ COLLECT_BUFFER_SIZE: Final = ConfigOption(
     "headrace.collect.buffer-size",
     SizeBytes,
     SizeBytes(32 << 20),
-    "Bytes of collected records that wait for the client before the job is slowed down. Of those that wait for a "
-    "checkpoint, 4 times as many may: with more the job fails.",
+    "Bytes of collected records that wait for the client before the job is slowed down. Records that wait for a "
+    "checkpoint may take 4 times as much: with more the job fails.",
 )
 _REPLY_SIZE_MAX: Final = 4 << 20
 _UNCOMMITTED_FACTOR: Final = 4
 
 
 class UncommittedPieces:
-    """Pieces of each subtask and the marks of checkpoints between them, in order."""
+    """Pieces of each subtask that no published checkpoint covers, with marks of checkpoints between them, in order."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[CollectedPiece | int]] = {}
@@ -52,37 +53,37 @@ class UncommittedPieces:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all pieces that wait."""
+        """Total size of the waiting pieces."""
         return self._size_bytes
 
     def add(self, subtask_index: int, element: CollectedPiece | int) -> None:
-        """A piece, or the mark of a checkpoint, came from a subtask."""
+        """Add a piece of a subtask, or the mark of a checkpoint."""
         self._waiting.setdefault(subtask_index, []).append(element)
         if isinstance(element, CollectedPiece):
             self._size_bytes += len(element.content)
 
     def published(self, checkpoint_id: int) -> list[CollectedPiece]:
-        """Take out what a published checkpoint covers, of all subtasks."""
+        """Remove and return the pieces of all subtasks that a published checkpoint covers."""
         taken: list[CollectedPiece] = []
         for subtask_index in sorted(self._waiting):
             taken += self._take(subtask_index, checkpoint_id)
         return taken
 
     def restored(self, subtask_index: int, checkpoint_id: int | None) -> list[CollectedPiece]:
-        """A subtask starts again from a checkpoint: take out what that covers and forget the rest."""
+        """Remove and return the pieces that a restarting subtask's checkpoint covers, and forget its other pieces."""
         taken = [] if checkpoint_id is None else self._take(subtask_index, checkpoint_id)
         self._pieces_of(self._waiting.pop(subtask_index, []))
         return taken
 
     def all_restored(self, checkpoint_id: int | None) -> list[CollectedPiece]:
-        """Every subtask starts again."""
+        """Remove and return the covered pieces of all subtasks, which restart, and forget the others."""
         taken: list[CollectedPiece] = []
         for subtask_index in sorted(self._waiting):
             taken += self.restored(subtask_index, checkpoint_id)
         return taken
 
     def take_all(self) -> list[CollectedPiece]:
-        """The job has finished: nothing will be taken back."""
+        """Remove and return all pieces, because the job has finished."""
         taken: list[CollectedPiece] = []
         for elements in self._waiting.values():
             taken += self._pieces_of(elements)
@@ -99,33 +100,33 @@ class UncommittedPieces:
         return self._pieces_of(elements[:end])
 
     def _pieces_of(self, elements: list[CollectedPiece | int]) -> list[CollectedPiece]:
-        """The pieces among elements that wait no more."""
+        """Return the pieces among removed elements."""
         pieces = [one for one in elements if isinstance(one, CollectedPiece)]
         self._size_bytes -= sum(len(piece.content) for piece in pieces)
         return pieces
 
 
 class CollectBufferExceededError(HeadraceError):
-    """More records were collected between two checkpoints than the JobMaster keeps. The same would come again."""
+    """More records were collected between two checkpoints than the JobMaster keeps; a restart would not help."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, operator_name: str, size_bytes: int, size_max: int) -> None:
         super().__init__(
-            f"'{operator_name}' has collected {size_bytes} bytes that no checkpoint covers yet, and {size_max} are "
-            f"kept at most, {_UNCOMMITTED_FACTOR} times {COLLECT_BUFFER_SIZE.key}: take checkpoints more often "
+            f"'{operator_name}' has collected {size_bytes} bytes that no checkpoint covers yet, but at most {size_max} "
+            f"are kept, {_UNCOMMITTED_FACTOR} times {COLLECT_BUFFER_SIZE.key}: take checkpoints more often "
             f"({INTERVAL.key}), collect less, or set {COLLECT_BUFFER_SIZE.key} higher"
         )
 
 
 class CollectCoordinator:
-    """Collected records of one sink, over all its subtasks. Implements OperatorCoordinator."""
+    """Collected records of one sink, from all its subtasks. Implements OperatorCoordinator."""
 
     def __init__(self, context: CoordinatorContext, payload: bytes) -> None:
         self._context = context
         self._id: Final = UniqueId.generate(system_random()).hex()
         self._buffer_size_max = context.settings.get_option(COLLECT_BUFFER_SIZE)
-        # Half a frame leaves room for what stands around the pieces.
+        # Half a frame leaves room for the rest of the message.
         frame_size = int(context.settings.get_option(FRAME_SIZE))
         self._reply_size_max = min(_REPLY_SIZE_MAX, frame_size // 2)
         self._pieces: deque[CollectedPiece] = deque()
@@ -138,23 +139,23 @@ class CollectCoordinator:
         context.metric_group.gauge(BUFFERED_BYTES, lambda: self._buffered_bytes)
 
     def start(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: no preparation is needed."""
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
-        """Nothing to tell."""
+        """Do nothing: the subtask needs no events."""
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """Expect records from the subtask again; its pieces stay until `subtask_reset` tells where it starts from.
+        """Expect records from the subtask again; its pieces stay until `subtask_reset` names its checkpoint.
 
         Without checkpoints it starts from the beginning.
         """
         self._open_subtasks.add(attempt_id.subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
-        """Keep one piece; CoordinatorBusyError beyond the bound (one piece always has room).
+        """Keep one piece. CoordinatorBusyError beyond the bound (a single piece always has room).
 
-        An event without bytes follows a subtask's last batch. The job fails beyond the bound of what waits for a
-        checkpoint.
+        An event without bytes follows a subtask's last batch. The job fails beyond the bound for records that wait for
+        a checkpoint.
         """
         if not payload:
             self._open_subtasks.discard(attempt_id.subtask_index)
@@ -179,7 +180,7 @@ class CollectCoordinator:
             self._show([piece])
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return an empty state: the records live in this process alone."""
+        """Return an empty state, because the records are kept only in this process."""
         return b""
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -210,7 +211,7 @@ class CollectCoordinator:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of what the client has not fetched yet."""
+        """Bytes that the client has not fetched yet."""
         return self._size_bytes
 
     @property
@@ -219,7 +220,7 @@ class CollectCoordinator:
         return self._size_bytes + (0 if waiting is None else waiting.size_bytes)
 
     def fetch(self, offset: int, max_piece_count: int) -> CollectedResults:
-        """Forget pieces before `offset` and return those from there on; the reply's size is bounded too."""
+        """Forget pieces before `offset` and return those from there on, in a reply of bounded size."""
         while self._pieces and self._first_offset < offset:
             self._size_bytes -= len(self._pieces.popleft().content)
             self._first_offset += 1
@@ -235,7 +236,7 @@ class CollectCoordinator:
         return CollectedResults(self._first_offset, tuple(chosen), is_last, self._id)
 
     def end(self) -> None:
-        """Nothing will follow what is here."""
+        """Record that no more records will follow."""
         self._has_ended = True
 
     def _finish(self) -> None:
@@ -243,7 +244,7 @@ class CollectCoordinator:
             self._show(self._uncommitted.take_all())
 
     async def job_finishing(self) -> None:
-        """Everything that was sent is here already: reports keep their order with events."""
+        """Release all pieces: all records have arrived, because reports keep their order with events."""
         self._finish()
         self.end()
 

@@ -1,8 +1,8 @@
-"""Delivery of coordinators' events to subtasks: in order, each once, and on the right side of each barrier.
+"""EventDelivery and OperatorEventValve: deliver coordinators' events in order, once, on the right side of barriers.
 
-An event that may not have arrived is sent again, under the same number, before the next one. A checkpoint of the
+An event that may not have arrived is sent again, with the same number, before the next one. A checkpoint of the
 coordinators waits until all events have arrived: their state counts events as delivered, and a barrier must not reach a
-subtask before them. EventDelivery does so on the JobMaster's main thread.
+subtask before them. EventDelivery runs on the JobMaster's main thread.
 
 An event that a coordinator sends after its part of checkpoint n must reach a subtask after barrier n, or it would be in
 both states or in neither: OperatorEventValve holds it back.
@@ -27,7 +27,7 @@ RESEND_PAUSE_S: Final = 0.5
 
 
 SendOnce = Callable[[ExecutionAttemptId, OperatorId, int, bytes], Awaitable[None]]
-"""Sends one event, under a number, and waits for the answer. RpcError where it may not have arrived."""
+"""Sends one event with its number, and waits for the answer. RpcError if it may not have arrived."""
 
 
 @dataclass
@@ -40,9 +40,9 @@ class _Line:
 
 
 class EventDelivery:
-    """One per job. `on_quiet` is called whenever nothing is on its way any more.
+    """Delivers the events of one job. `on_quiet` is called whenever no event is in flight any more.
 
-    `on_refused(attempt_id, error)`: an attempt does not take an event, for good.
+    `on_refused(attempt_id, error)`: an attempt refuses an event for good.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class EventDelivery:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether everything has arrived that was sent to attempts that have not ended."""
+        """Return whether all events for attempts that have not ended have arrived."""
         return not any(line.events for line in self._lines.values())
 
     def send(self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes) -> None:
-        """Send an event to an attempt, behind those before it."""
+        """Send an event to an attempt, after the previous ones."""
         line = self._lines.setdefault(attempt_id, _Line())
         line.events.append((operator_id, payload))
         if not line.is_sending:
@@ -84,7 +84,7 @@ class EventDelivery:
             try:
                 await self._send_once(attempt_id, operator_id, line.next_number, payload)
             except (AskTimeoutError, RecipientUnreachableError, MailboxFullError):
-                # Who is really gone is noticed by heartbeats, and then its attempts end.
+                # Heartbeats notice a TaskManager that is really gone, and then its attempts end.
                 await asyncio.sleep(RESEND_PAUSE_S)
                 continue
             except HeadraceError as error:
@@ -105,7 +105,7 @@ class EventDelivery:
 
 @dataclass(frozen=True)
 class HeldEvent:
-    """An event on its way to a subtask."""
+    """An event in flight to a subtask."""
 
     subtask: ExecutionVertexId
     operator_id: OperatorId
@@ -119,11 +119,12 @@ class _Gate:
 
 
 class OperatorEventValve:
-    """Holds events back from a subtask between its coordinator's snapshot and its own; one gate for each. Pure.
+    """Holds events back from a subtask between its coordinator's snapshot and its own; one gate per subtask. Pure.
 
-    A gate opens again when the subtask has acknowledged the checkpoint, as the acknowledgement is sent behind all that
-    it sent before its barrier. It also opens when the checkpoint is published or aborted. Events that wait for an
-    attempt that has ended are dropped: the coordinator hears to which checkpoint that subtask is reset.
+    A gate opens again when the subtask has acknowledged the checkpoint, because the acknowledgement is sent after
+    everything that the subtask sent before its barrier. It also opens when the checkpoint is published or aborted.
+    Events that wait for an attempt that has ended are dropped: the coordinator learns the checkpoint to which that
+    subtask is reset.
     """
 
     def __init__(self) -> None:
@@ -131,17 +132,17 @@ class OperatorEventValve:
 
     @property
     def holds_events(self) -> bool:
-        """Whether anything waits: the next snapshot has to, too, as it would count this as delivered."""
+        """Return whether events are held back: the next snapshot, which would count them as delivered, must wait."""
         return any(gate.held for gate in self._gates.values())
 
     def close(self, checkpoint_id: int, subtasks: Iterable[ExecutionVertexId]) -> None:
-        """The coordinators are snapshotted for this checkpoint, right now."""
+        """Close the gates of `subtasks`, because the coordinators are snapshotted for this checkpoint now."""
         assert not self.holds_events
         for subtask in subtasks:
             self._gates.setdefault(subtask, _Gate()).closed_for.add(checkpoint_id)
 
     def pass_on(self, event: HeldEvent) -> bool:
-        """Whether the event may go now; otherwise it is kept."""
+        """Return whether the event may be sent now; otherwise keep it."""
         gate = self._gates.get(event.subtask)
         if gate is None:
             return True
@@ -149,16 +150,16 @@ class OperatorEventValve:
         return False
 
     def acknowledged(self, subtask: ExecutionVertexId, checkpoint_id: int) -> list[HeldEvent]:
-        """The subtask has passed the barrier; returns what may go now, in order."""
+        """Record that the subtask has passed the barrier; return the released events, in order."""
         gate = self._gates.get(subtask)
         if gate is None:
             return []
-        # Barriers come in rising order: it has passed the lower ones too.
+        # Barriers come in rising order: the subtask has passed the lower ones too.
         gate.closed_for = {each for each in gate.closed_for if each > checkpoint_id}
         return self._open(subtask, gate)
 
     def ended(self, checkpoint_id: int) -> list[HeldEvent]:
-        """The checkpoint was published or aborted."""
+        """Record that the checkpoint was published or aborted; return the released events."""
         released: list[HeldEvent] = []
         for subtask, gate in list(self._gates.items()):
             gate.closed_for.discard(checkpoint_id)
@@ -166,7 +167,7 @@ class OperatorEventValve:
         return released
 
     def subtask_gone(self, subtask: ExecutionVertexId) -> None:
-        """The attempt has ended: nothing that was meant for it is for its successor."""
+        """Drop the events held for an attempt that has ended; its successor must not get them."""
         self._gates.pop(subtask, None)
 
     def _open(self, subtask: ExecutionVertexId, gate: _Gate) -> list[HeldEvent]:

@@ -36,10 +36,10 @@ class LaterCalls(Protocol):
 
 
 class _NoLaterCalls:
-    """Refuses every call, for coordinators that need none."""
+    """Refuses every call; for coordinators that need none."""
 
     def schedule(self, delay_ms: float, action: Callable[[], None], /) -> NoReturn:
-        raise AssertionError("this coordinator was given nothing to schedule with")
+        raise AssertionError("this coordinator cannot schedule calls")
 
     def call_blocking(
         self,
@@ -48,7 +48,7 @@ class _NoLaterCalls:
         handler: Callable[[Any, BaseException | None], None],
         /,
     ) -> NoReturn:
-        raise AssertionError("this coordinator was given no thread to block")
+        raise AssertionError("this coordinator cannot run blocking calls")
 
 
 NO_LATER_CALLS: Final[LaterCalls] = _NoLaterCalls()
@@ -56,11 +56,11 @@ NO_LATER_CALLS: Final[LaterCalls] = _NoLaterCalls()
 
 @dataclass(frozen=True)
 class CoordinatorContext:
-    """Services and facts that an operator coordinator is given.
+    """Services and facts for an operator coordinator.
 
     `send_event(subtask_index, payload)` reaches the current attempt of a subtask. `run_async` posts a callable to the
-    JobMaster's main thread from any thread. `fail_job` ends the job as FAILED. `report_backlog` tells whether the
-    operator works off a backlog. `location` is the file and line of the user's program that the operator comes from,
+    JobMaster's main thread from any thread. `fail_job` ends the job as FAILED. `report_backlog` reports whether the
+    operator processes a backlog. `location` is the file and line of the user's program that created the operator,
     empty if unknown. `metric_group` is for the coordinator's own metrics, which are read on the main thread.
     """
 
@@ -79,70 +79,70 @@ class CoordinatorContext:
 
     @property
     def place(self) -> str:
-        """The operator by name, with its file and line: what errors tell of it."""
+        """Name of the operator with its file and line, for errors."""
         return f"operator '{self.operator_name}'" + (f", {self.location}" if self.location else "")
 
 
 class OperatorCoordinator(Protocol):
-    """One per operator that asks for it; lives as long as the job."""
+    """Coordinator of one operator that needs one; lives as long as the job."""
 
     def start(self) -> None:
-        """Called before any task is deployed."""
+        """Start the coordinator, before any task is deployed."""
         ...
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
-        """The attempt is RUNNING at `location` and can take events."""
+        """Handle that the attempt is RUNNING at `location` and can take events."""
         ...
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """The attempt ended as FAILED or CANCELED; a new one may follow."""
+        """Handle that the attempt ended as FAILED or CANCELED; a new one may follow."""
         ...
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
-        """An event of the operator's subtask."""
+        """Handle an event of one of the operator's subtasks."""
         ...
 
     async def job_finishing(self) -> None:
-        """Every task has FINISHED: commit. The job becomes FINISHED afterwards; an exception makes it FAILED."""
+        """Commit, after every task has FINISHED. The job becomes FINISHED afterwards; an exception makes it FAILED."""
         ...
 
     async def close(self) -> None:
-        """The job has ended, whichever way; release everything. Idempotent."""
+        """Release everything, because the job has ended in any way. Idempotent."""
         ...
 
 
 @runtime_checkable
 class CheckpointedCoordinator(OperatorCoordinator, Protocol):
-    """A coordinator that has a part in checkpoints; others begin afresh wherever the job is restored from.
+    """A coordinator that takes part in checkpoints; others start anew when the job is restored.
 
-    Its part of checkpoint n is taken before any barrier n goes out, and what it sends afterwards reaches a subtask
-    behind that subtask's part.
+    Its part of checkpoint n is taken before any barrier n is sent, and later events reach a subtask
+    after that subtask's part.
     """
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return the state as it is now. An error makes the checkpoint come to nothing."""
+        """Return the current state. An error makes the checkpoint fail."""
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """The checkpoint is published. Heard of for every one, in rising order."""
+        """Handle that the checkpoint is published. Called for every one, in rising order."""
         ...
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint was aborted; as if it had never been triggered."""
+        """Handle that the checkpoint was aborted, as if it had never been triggered."""
         ...
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
-        """The whole job starts from this checkpoint, or afresh; before `start` too. No attempt runs meanwhile.
+        """Start the whole job from this checkpoint, or anew; also called before `start`. No attempt runs meanwhile.
 
-        `state` is None where the checkpoint has nothing of this operator.
+        `state` is None if the checkpoint has no state of this operator.
         """
         ...
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """One subtask starts from this checkpoint, or afresh, while others go on. If all start, `reset` is called."""
+        """Start one subtask from this checkpoint, or anew, while others go on. If all start, `reset` is called."""
         ...
 
 
 CoordinatorFactory = Callable[[CoordinatorContext, bytes], OperatorCoordinator]
 CoordinatorFactories = Mapping[str, CoordinatorFactory]
-"""Factories by the name that OperatorSpec.coordinator() gives. `collect` is built in; hosts bring their own."""
+"""Factories by the name that OperatorSpec.coordinator() returns. `collect` is built in; hosts add their own."""

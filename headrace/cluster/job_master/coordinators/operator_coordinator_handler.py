@@ -30,7 +30,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class OperatorCoordinatorHandler:
-    """One per JobMaster. `settings` are the job's over the cluster's. Implements LaterCalls for its coordinators."""
+    """Connects the coordinators of one JobMaster. `settings` are the job's over the cluster's.
+
+    Implements LaterCalls.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class OperatorCoordinatorHandler:
         sequence_number: int,
         payload: bytes,
     ) -> None:
-        """Deliver an event of a task; UnknownAttemptError unless the attempt is the present one and has not ended."""
+        """Deliver an event of a task. UnknownAttemptError unless the attempt is the current one and has not ended."""
         execution = self._scheduler.executions.find(attempt_id)
         if execution is None or execution.state.is_terminal:
             raise UnknownAttemptError(str(attempt_id))
@@ -79,14 +82,17 @@ class OperatorCoordinatorHandler:
     def fetch_collected(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Return the records of a collect sink from `offset` on; NothingCollectedError if the operator is none."""
+        """Return the records of a collect sink from `offset` on.
+
+        NothingCollectedError if the operator is not a collect sink.
+        """
         coordinator = self.coordinators.collect_coordinators().get(operator_id)
         if coordinator is None:
             raise NothingCollectedError(str(self._scheduler.graph.job_id), str(operator_id))
         return coordinator.fetch(offset, max_piece_count)
 
     def execution_changed(self, execution: Execution) -> None:
-        """An execution changed its state: coordinators hear who can take events, and who does no more."""
+        """Notify coordinators of an execution's new state, so that they know which attempts can take events."""
         attempt_id, slot = execution.attempt_id, execution.slot
         if execution.state.is_terminal:
             self._delivery.attempt_ended(attempt_id)
@@ -100,7 +106,7 @@ class OperatorCoordinatorHandler:
             self._fail_job(error)
 
     def commit(self, others: Callable[[], Awaitable[None]]) -> None:
-        """Let all finish, and `others` before them; the scheduler hears `committed` or `fail_job`."""
+        """Run `others`, then let all coordinators finish; then call the scheduler's `committed` or `fail_job`."""
         self._endpoint.spawn(self._commit(others), "commit")
 
     def schedule(self, delay_ms: float, action: Callable[[], None], /) -> Cancellable:
@@ -135,10 +141,10 @@ class OperatorCoordinatorHandler:
             self._fail_job(error)
 
     async def close(self) -> None:
-        """Close all, whatever each of them raises."""
+        """Close all coordinators, even after errors."""
         for error in await self.coordinators.close():
             job_id = self._scheduler.graph.job_id
-            _LOG.warning("a coordinator of job %s did not close: %s", job_id, error)
+            _LOG.warning("could not close a coordinator of job %s: %s", job_id, error)
 
     async def _commit(self, others: Callable[[], Awaitable[None]]) -> None:
         try:

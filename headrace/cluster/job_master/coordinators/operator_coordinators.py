@@ -43,7 +43,7 @@ BUILT_IN_COORDINATORS: Final[CoordinatorFactories] = {
 
 
 class OperatorCoordinators:
-    """The coordinators of one job, made before anything is deployed. `settings` are the job's over the cluster's."""
+    """Coordinators of one job, made before anything is deployed. `settings` are the job's over the cluster's."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class OperatorCoordinators:
         self._by_vertex.setdefault(vertex.vertex_id, []).append(coordinator)
 
     def start(self) -> None:
-        """Start all, before any task is deployed."""
+        """Start all coordinators, before any task is deployed."""
         for coordinator in self._coordinators.values():
             coordinator.start()
 
@@ -134,12 +134,12 @@ class OperatorCoordinators:
             self._backlog_changed(bool(self._backlogs))
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
-        """The attempt runs and can take events."""
+        """Notify the coordinators that the attempt runs and can take events."""
         for coordinator in self._of(attempt_id):
             coordinator.subtask_ready(attempt_id, location)
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """The attempt ended without finishing."""
+        """Notify the coordinators that the attempt ended without finishing."""
         self._valve.subtask_gone(attempt_id.execution_vertex_id)
         for coordinator in self._of(attempt_id):
             coordinator.subtask_failed(attempt_id)
@@ -153,7 +153,7 @@ class OperatorCoordinators:
         sequence_number: int,
         payload: bytes,
     ) -> None:
-        """Deliver an event, unless it was delivered before. What the coordinator raises goes back to the sender."""
+        """Deliver an event, unless it was delivered before. Errors of the coordinator go back to the sender."""
         key = (attempt_id, operator_id)
         if sequence_number < self._next_event.get(key, 0):
             return
@@ -182,20 +182,20 @@ class OperatorCoordinators:
 
     @property
     def can_be_snapshotted(self) -> bool:
-        """Whether nothing waits for an earlier checkpoint's barrier, or is on its way: it would be in no snapshot."""
+        """Return whether no event is held back or in flight: it would be in no snapshot."""
         return not self._valve.holds_events and self._has_all_arrived()
 
     def when_quiet(self, action: Callable[[], None]) -> None:
-        """Have `action` called whenever nothing is on its way any more."""
+        """Set `action` to be called whenever no event is in flight any more."""
         self._when_quiet = action
 
     def everything_arrived(self) -> None:
-        """All events that were sent have arrived."""
+        """Handle that all sent events have arrived."""
         if self._when_quiet is not None:
             self._when_quiet()
 
     def checkpoint(self, checkpoint_id: int) -> dict[OperatorId, bytes]:
-        """Take every coordinator's part; from now on their events wait for the subtasks' parts."""
+        """Take the state of every coordinator; from now on their events wait for the subtasks' parts."""
         states = {
             operator_id: coordinator.checkpoint(checkpoint_id)
             for operator_id, coordinator in self._checkpointed
@@ -204,34 +204,34 @@ class OperatorCoordinators:
         return states
 
     def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
-        """The subtask has taken its part: events for it may go on."""
+        """Release events for a subtask that has taken its part."""
         self._release(self._valve.acknowledged(attempt_id.execution_vertex_id, checkpoint_id))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """The checkpoint is published."""
+        """Notify the coordinators that the checkpoint is published."""
         self._release(self._valve.ended(checkpoint_id))
         for _, coordinator in self._checkpointed:
             coordinator.checkpoint_completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint was aborted, or commits nothing."""
+        """Notify the coordinators that the checkpoint was aborted, or commits nothing."""
         self._release(self._valve.ended(checkpoint_id))
         for _, coordinator in self._checkpointed:
             coordinator.checkpoint_aborted(checkpoint_id)
 
     def reset(self, checkpoint_id: int | None, states: Mapping[OperatorId, bytes]) -> None:
-        """The whole job starts from a checkpoint, or afresh."""
+        """Start the whole job from a checkpoint, or anew."""
         for operator_id, coordinator in self._checkpointed:
             coordinator.reset(checkpoint_id, states.get(operator_id))
 
     def subtask_reset(self, subtask: ExecutionVertexId, checkpoint_id: int | None) -> None:
-        """A subtask starts from a checkpoint, or afresh, while others go on."""
+        """Start a subtask from a checkpoint, or anew, while others go on."""
         for coordinator in self._by_vertex.get(subtask.vertex_id, []):
             if isinstance(coordinator, CheckpointedCoordinator):
                 coordinator.subtask_reset(subtask.subtask_index, checkpoint_id)
 
     def collect_coordinators(self) -> Mapping[OperatorId, CollectCoordinator]:
-        """The collect sinks, whose records outlive the job."""
+        """Return the coordinators of collect sinks, whose records outlive the job."""
         return {
             operator_id: coordinator
             for operator_id, coordinator in self._coordinators.items()
@@ -239,12 +239,12 @@ class OperatorCoordinators:
         }
 
     async def commit(self) -> None:
-        """Every task has FINISHED: let all finish, one after the other; the first error ends it."""
+        """Let all coordinators finish in turn, after every task has FINISHED. Stops at the first error."""
         for coordinator in self._coordinators.values():
             await coordinator.job_finishing()
 
     async def close(self) -> list[Exception]:
-        """Close all, whatever each of them raises; returns what they raised."""
+        """Close all coordinators, even after errors; return the errors."""
         errors: list[Exception] = []
         for coordinator in self._coordinators.values():
             try:

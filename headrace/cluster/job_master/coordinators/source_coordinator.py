@@ -1,7 +1,7 @@
-"""SourceCoordinator: runs the enumerator of a source, and remembers which splits each reader was given.
+"""SourceCoordinator: runs the enumerator of a source, and remembers the splits that each reader was assigned.
 
-At every checkpoint, and after every failure, each split is with the enumerator or with one reader: splits that were
-assigned since a checkpoint go back when their reader is reset to that checkpoint (SplitAssignmentTracker).
+At every checkpoint, and after every failure, each split belongs to the enumerator or to one reader: splits that were
+assigned after a checkpoint are returned when their reader is reset to that checkpoint (SplitAssignmentTracker).
 
     assigned ──► open ── checkpoint n is taken ──► under n ── n is published ──► forgotten: the reader's state has it
                    └──────── the reader is reset to c ──────────┴── (n > c) ──► back to the enumerator
@@ -49,29 +49,29 @@ _ENUMERATOR: Final = "enumerator"
 
 
 class SplitAssignmentTracker:
-    """Remembers splits, with the position at which they were given away, until a published checkpoint has them."""
+    """Remembers assigned splits, with the position at their assignment, until a published checkpoint contains them."""
 
     def __init__(self) -> None:
         self._open: dict[int, list[SourceSplit]] = {}
         self._by_checkpoint: dict[int, dict[int, list[SourceSplit]]] = {}
 
     def assigned(self, subtask_index: int, splits: Sequence[SourceSplit]) -> None:
-        """The enumerator's next state will not hold these any more."""
+        """Record splits that the enumerator's next state will no longer contain."""
         self._open.setdefault(subtask_index, []).extend(splits)
 
     def checkpoint_taken(self, checkpoint_id: int) -> None:
-        """The enumerator's state was taken: what was assigned before is in the readers' part of the checkpoint."""
+        """Record that the enumerator's state was taken: earlier splits are in the readers' part of the checkpoint."""
         self._by_checkpoint[checkpoint_id], self._open = self._open, {}
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """No subtask will be reset to anything older."""
+        """Forget splits up to a published checkpoint, because no subtask will be reset to an older one."""
         for older in [one for one in self._by_checkpoint if one <= checkpoint_id]:
             del self._by_checkpoint[older]
 
     def take_back(self, subtask_index: int, restored_id: int | None) -> list[SourceSplit]:
-        """Forget and return what a subtask was given and does not have once it is reset to `restored_id`.
+        """Forget and return the splits that a subtask no longer has once it is reset to `restored_id`.
 
-        None is the beginning of the job. The splits come in the order in which they were assigned.
+        None means the beginning of the job. The splits are returned in the order of their assignment.
         """
         after = 0 if restored_id is None else restored_id
         returned: list[SourceSplit] = []
@@ -81,7 +81,7 @@ class SplitAssignmentTracker:
 
 
 class SourceCoordinator:
-    """One per source whose enumerator `factory` makes of `content`. Implements OperatorCoordinator."""
+    """Coordinator of one source; `factory` makes its enumerator from `content`. Implements OperatorCoordinator."""
 
     def __init__(
         self, context: CoordinatorContext, factory: EnumeratorFactory, content: bytes
@@ -90,8 +90,8 @@ class SourceCoordinator:
         self._factory: Final = factory
         self._content: Final = content
         self._readers: dict[int, tuple[ExecutionAttemptId, str]] = {}
-        # Readers that open, and whether they have asked for a split already. Subtasks that had finished before the
-        # checkpoint that they start from have no reader, and never come in here.
+        # Readers that are opening, and whether they have already requested a split. Subtasks that had finished before
+        # the checkpoint from which they start have no reader, and never occur here.
         self._opening: dict[int, bool] = {}
         self._tracker = SplitAssignmentTracker()
         metrics = context.metric_group
@@ -103,12 +103,12 @@ class SourceCoordinator:
         self._enumeration = self._new_enumeration()
 
     def start(self) -> None:
-        """Start the enumerator: afresh, or from what `reset` gave it."""
+        """Start the enumerator, anew or from the state passed to `reset`."""
         self._is_started = True
         self._enumeration.enumerator.start()
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
-        """Register the reader, and pass on what it asked for meanwhile."""
+        """Register the reader, and pass on its earlier request."""
         subtask_index = attempt_id.subtask_index
         wants_split = self._opening.pop(subtask_index, None)
         if wants_split is None:
@@ -119,14 +119,14 @@ class SourceCoordinator:
             self._handle_request(subtask_index)
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """The reader is gone. Its splits stay its own until it is known what it is reset to."""
+        """Unregister the reader. Its splits stay assigned until the checkpoint of its reset is known."""
         self._opening.pop(attempt_id.subtask_index, None)
         known = self._readers.get(attempt_id.subtask_index)
         if known is not None and known[0] == attempt_id:
             del self._readers[attempt_id.subtask_index]
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """A new attempt starts from a checkpoint, or afresh: take back what is not in its state."""
+        """Take back the splits that are not in the state of a new attempt, which starts from a checkpoint or anew."""
         self._readers.pop(subtask_index, None)
         self._opening.pop(subtask_index, None)
         splits = self._tracker.take_back(subtask_index, checkpoint_id)
@@ -135,7 +135,7 @@ class SourceCoordinator:
             self._enumeration.enumerator.add_splits_back(splits, subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
-        """A reader registers, wants a split, or speaks to its enumerator."""
+        """Handle a reader's registration, request for a split, or event for its enumerator."""
         subtask_index = attempt_id.subtask_index
         match event_to_coordinator(payload):
             case RegisterReader():
@@ -148,21 +148,21 @@ class SourceCoordinator:
                 self._enumeration.enumerator.handle_source_event(subtask_index, content)
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return the enumerator's state, and count what is assigned from now on to the next checkpoint."""
+        """Return the enumerator's state; later assignments count for the next checkpoint."""
         state = self._enumeration.enumerator.snapshot_state(checkpoint_id)
         self._tracker.checkpoint_taken(checkpoint_id)
         return state
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """The readers' states hold what they were given before."""
+        """Forget assignments that are now in the readers' published state."""
         self._tracker.checkpoint_completed(checkpoint_id)
         self._enumeration.enumerator.notify_checkpoint_complete(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Do nothing: splits assigned before the aborted checkpoint count to a later one."""
+        """Do nothing: splits assigned before the aborted checkpoint count for a later one."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
-        """All readers start from a checkpoint, or afresh, and so does the enumerator: a new one."""
+        """Start all readers and a new enumerator from a checkpoint, or anew."""
         self._enumeration.close()
         self.set_backlog(False)
         self._readers.clear()
@@ -175,33 +175,33 @@ class SourceCoordinator:
             self._enumeration.enumerator.start()
 
     async def job_finishing(self) -> None:
-        """Readers end only after all their splits: nothing is open."""
+        """Do nothing: readers end only after all their splits."""
 
     async def close(self) -> None:
-        """Let the enumerator go."""
+        """Close the enumerator."""
         self._enumeration.close()
 
     def assign(self, subtask_index: int, splits: Sequence[SourceSplit]) -> None:
-        """Hand splits over to a reader, and remember it; the enumerator calls this."""
+        """Send splits to a reader, and remember the assignment. Called by the enumerator."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._tracker.assigned(subtask_index, splits)
         self._assigned_count.inc(len(splits))
         self._context.send_event(subtask_index, event_bytes(AddSplits(tuple(splits))))
 
     def tell(self, subtask_index: int, event: EventToReader) -> None:
-        """Send an event to a registered reader; the enumerator calls this."""
+        """Send an event to a registered reader. Called by the enumerator."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._context.send_event(subtask_index, event_bytes(event))
 
     def set_backlog(self, is_backlog: bool) -> None:
-        """Report whether there is a backlog; the enumerator calls this."""
+        """Report whether there is a backlog. Called by the enumerator."""
         if is_backlog != self._is_backlog:
             self._is_backlog = is_backlog
             self._context.report_backlog(is_backlog)
 
     @property
     def registered_readers(self) -> Sequence[int]:
-        """Subtask indexes of those that run."""
+        """Subtask indexes of the running readers."""
         return sorted(self._readers)
 
     def _handle_request(self, subtask_index: int) -> None:
@@ -214,7 +214,7 @@ class SourceCoordinator:
 
 
 class _Enumeration:
-    """An enumerator and what it may do, as long as it is the present one. Implements SplitEnumeratorContext."""
+    """An enumerator and its context, valid while it is the current one. Implements SplitEnumeratorContext."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ class _Enumeration:
 
 
 def create_source_coordinator(context: CoordinatorContext, payload: bytes) -> SourceCoordinator:
-    """Make the coordinator of a SplitSource. NotInstalledError where its enumerator is not."""
+    """Make the coordinator of a SplitSource. NotInstalledError if its enumerator is not installed."""
     described = msgspec.msgpack.decode(payload, type=EnumeratorPayload)
     factory = _enumerator_factory(context, described.enumerator)
     return SourceCoordinator(context, factory, described.content)

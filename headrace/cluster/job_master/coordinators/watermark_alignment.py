@@ -3,7 +3,7 @@
     reader ── WatermarkReported, every interval ──► coordinator ──► WatermarkAlignment (pure, one per job)
     reader ◄── WatermarkBound ──────────────────────────┘
 
-Each report is answered with the bound that holds then, so that a job of n readers costs n messages each way and
+Each report is answered with the current bound, so that a job with n readers costs n messages each way per
 interval. Source: Flink SourceCoordinator.announceCombinedWatermark, CoordinatorStore.
 """
 
@@ -32,37 +32,37 @@ from headrace.core.operator_events import (
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 
 AlignedReader = tuple[OperatorId, int]
-"""A source and the index of its subtask."""
+"""Operator id of a source and the index of its subtask."""
 
 
 class WatermarkAlignment:
-    """Finds the minimum of the readers' watermarks in each group, and how far the others may go. Pure.
+    """Computes the minimum of the readers' watermarks in each group, and the bound for all readers. Pure.
 
-    Readers that are idle or have finished hold nobody back, and neither do those that have not reported yet.
+    Readers that are idle, have finished or have not reported yet do not hold back others.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[AlignedReader, int]] = {}
 
     def reported(self, group: str, reader: AlignedReader, report: WatermarkReported) -> None:
-        """A reader says how far it is."""
+        """Record the progress that a reader reports."""
         if report.progress is ReaderProgress.ACTIVE:
             self._groups.setdefault(group, {})[reader] = report.watermark_ms
         else:
             self.forgotten(group, reader)
 
     def forgotten(self, group: str, reader: AlignedReader) -> None:
-        """A reader is gone, or counts no more; no effect where it did not."""
+        """Forget a reader that is gone or no longer counts; no effect if it is unknown."""
         self._groups.get(group, {}).pop(reader, None)
 
     def bound_ms(self, group: str, max_drift_ms: int) -> int | None:
-        """Return the largest watermark with which a reader may go on; None while nobody holds the group."""
+        """Return the largest watermark up to which a reader may read; None while no reader holds back the group."""
         watermarks = self._groups.get(group)
         return min(min(watermarks.values()) + max_drift_ms, MAX_WATERMARK) if watermarks else None
 
 
 class AlignedCoordinators:
-    """Makes the coordinators of a job's aligned sources; `known` has those that may stand inside of them."""
+    """Makes the coordinators of a job's aligned sources; `known` has the coordinators that they may wrap."""
 
     def __init__(self, known: CoordinatorFactories) -> None:
         self._known: Final = known
@@ -92,9 +92,9 @@ class AlignedCoordinators:
 
 
 class AlignedCoordinator:
-    """Answers the reports of one source's readers, and hands on all else to the source's own coordinator, if any.
+    """Answers the reports of one source's readers, and passes all else to the source's own coordinator, if any.
 
-    Implements CheckpointedCoordinator: alignment itself has no state to keep.
+    Implements CheckpointedCoordinator: alignment itself has no state.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class AlignedCoordinator:
             self._own.subtask_ready(attempt_id, location)
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """Forget the watermark of the attempt, as its successor begins before it."""
+        """Forget the watermark of the attempt, because its successor starts before it."""
         self._alignment.forgotten(self._source.group, self._reader(attempt_id))
         if self._own is not None:
             self._own.subtask_failed(attempt_id)

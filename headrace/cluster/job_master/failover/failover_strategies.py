@@ -1,8 +1,8 @@
 """Failover strategies: choose the subtasks that restart when one has failed. Pure.
 
-Subtasks that exchange records without storing them restart together, since their streams cannot be repeated one by one.
+Subtasks that exchange records without storing them restart together, because their streams cannot be repeated singly.
 A job whose exchanges are all pipelined, one of them all-to-all, is one region. FinishedRegions finds the regions that
-need their input no more, as all their tasks have finished: a finished task starts again with its region as long as
+no longer need their input because all their tasks have finished: a finished task restarts with its region while
 another task of that region runs and may fail.
 Source: Flink RestartPipelinedRegionFailoverStrategy, RestartAllFailoverStrategy, RegionPartitionGroupReleaseStrategy.
 """
@@ -18,13 +18,13 @@ from headrace.graph.execution_graph import ExecutionEdge, ExecutionGraph
 
 FAILOVER_STRATEGY: Final = ConfigOption(
     "jobmanager.execution.failover-strategy", str, "region",
-    "Tasks that restart when one fails: `region`, those that exchange records with it without storing them, or "
+    "Tasks that restart when one fails: `region`, the tasks that exchange records with it without storing them, or "
     "`full`, all of them.",
     choices=("region", "full"),
 )  # fmt: skip
 
 IsAvailable = Callable[[ExecutionEdge, int], bool]
-"""Tells whether the stored result of a producer subtask along an edge can still be read."""
+"""Returns whether the stored result of a producer subtask along an edge can still be read."""
 
 
 class FailoverStrategy(Protocol):
@@ -33,7 +33,7 @@ class FailoverStrategy(Protocol):
     def subtasks_to_restart(
         self, failed: Iterable[ExecutionVertexId], is_available: IsAvailable
     ) -> frozenset[ExecutionVertexId]:
-        """Return all subtasks that have to restart, the failed ones among them."""
+        """Return all subtasks that must restart, including the failed ones."""
         ...
 
 
@@ -52,8 +52,8 @@ class RestartAll:
 class RestartPipelinedRegions:
     """Restarts the region of the failed subtask, and all regions that must restart with it.
 
-    These are the producers whose results it cannot read again, and all its consumers, whose input would differ from the
-    input they had.
+    These are producers whose results cannot be read again, and all consumers, whose input could differ from the
+    earlier one.
     """
 
     def __init__(self, graph: ExecutionGraph) -> None:
@@ -61,7 +61,7 @@ class RestartPipelinedRegions:
         self._region_of = {
             subtask: number for number, region in enumerate(self._regions) for subtask in region
         }
-        # Between regions only; within one everybody restarts anyway.
+        # Edges between regions only; within a region all tasks restart anyway.
         self._inputs: dict[int, set[tuple[int, ExecutionEdge, int]]] = defaultdict(set)
         self._consumers: dict[int, set[int]] = defaultdict(set)
         for edge in graph.edges:
@@ -100,19 +100,19 @@ class RestartPipelinedRegions:
 def _is_readable(edge: ExecutionEdge, partition_number: int, is_available: IsAvailable) -> bool:
     result_type = edge.job_edge.result_type
     if result_type is ResultPartitionType.PIPELINED_APPROXIMATE:
-        # Its consumer goes on where it can, and loses what was on its way.
+        # Its consumer goes on if it can, and loses in-flight rows.
         return True
     return result_type.traits.is_reconsumable and is_available(edge, partition_number)
 
 
 def create_failover_strategy(settings: Settings, graph: ExecutionGraph) -> FailoverStrategy:
-    """The strategy that the settings name; ConfigurationError for an unknown name."""
+    """Return the strategy that the settings name. ConfigurationError for an unknown name."""
     is_full = settings.get_option(FAILOVER_STRATEGY) == "full"
     return RestartAll(graph) if is_full else RestartPipelinedRegions(graph)
 
 
 class FinishedRegions:
-    """The regions of one job."""
+    """Tracks the regions of one job whose tasks have all finished."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._regions: Final = [region.vertices for region in graph.regions]
@@ -122,16 +122,16 @@ class FinishedRegions:
         self._unfinished: Final = [set(region) for region in self._regions]
 
     def finished(self, subtask: ExecutionVertexId) -> tuple[ExecutionVertexId, ...]:
-        """Record that a task has finished; return its whole region if it was the last of the region, else nothing."""
+        """Record that a task has finished; return its whole region if it was the last one, otherwise nothing."""
         number = self._region_of[subtask]
         self._unfinished[number].discard(subtask)
         return () if self._unfinished[number] else self._regions[number]
 
     def needs_input(self, subtask: ExecutionVertexId) -> bool:
-        """Whether a task of its region has not finished yet, with which it would restart."""
+        """Return whether a task of its region, with which it would restart, has not finished yet."""
         return bool(self._unfinished[self._region_of[subtask]])
 
     def restarted(self, subtasks: Iterable[ExecutionVertexId]) -> None:
-        """Record that these restart."""
+        """Record that these subtasks restart."""
         for subtask in subtasks:
             self._unfinished[self._region_of[subtask]].add(subtask)

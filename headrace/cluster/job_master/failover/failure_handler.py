@@ -1,4 +1,4 @@
-"""ExecutionFailureHandler: decides whether a failure leads to a restart, and of which subtasks; records the failure.
+"""ExecutionFailureHandler: records failures, and decides whether and which subtasks restart.
 
 Main thread of the JobMaster. Source: Flink ExecutionFailureHandler.
 """
@@ -24,7 +24,7 @@ from headrace.graph.execution_graph import ExecutionEdge, ExecutionGraph
 
 
 class ExecutionFailureHandler:
-    """One per Scheduler: asks the restart strategy when, and the failover strategy what."""
+    """Handles the failures of one Scheduler with its restart and failover strategies."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class ExecutionFailureHandler:
         settings: Settings,
         on_restart: Callable[[Failure, float, int], None],
     ) -> None:
-        """`on_restart` hears once of every restart: the cause, the pause in milliseconds, and which one it is."""
+        """Set up the handler; `on_restart(cause, pause_ms, number)` is called once for every restart."""
         self._job_graph: Final = graph.job_graph
         self._executions: Final = executions
         self._partitions: Final = partitions
         self._clock: Final = clock
         self._failover: Final = create_failover_strategy(settings, graph)
         self._on_restart: Final = on_restart
-        # The pause of a restart that nobody was told of: so far only a consequence of its cause is known.
+        # Pause of a restart that is not reported yet, because only a consequence of its cause is known.
         self._untold_delay_ms: float | None = None
         self._final_savepoint = ""
         self.history: Final = FailureHistory(
@@ -51,14 +51,14 @@ class ExecutionFailureHandler:
             settings.get_option(EXCEPTION_HISTORY_SIZE),
             settings.get_option(SAME_ERROR_RESTARTS),
         )
-        """The failures so far, to be read only."""
+        """Failures so far; read-only."""
 
     def stopped_with(self, savepoint_uri: str) -> None:
-        """The savepoint is complete with which the job stops: every failure from now on is final."""
+        """Record that the savepoint which stops the job is complete: every later failure is final."""
         self._final_savepoint = savepoint_uri
 
     def decide(self, failure: Failure) -> float | None:
-        """Remember `failure`; return the pause before a restart in milliseconds, or None where it is final."""
+        """Remember `failure`; return the pause before a restart in ms, or None if it is final."""
         failure = self._as_final_after_savepoint(failure)
         monotonic_ms, now_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         delay_ms = self.history.decide(
@@ -73,19 +73,19 @@ class ExecutionFailureHandler:
         return delay_ms
 
     def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
-        """A checkpoint counts, for which the sources had read up to `position`."""
+        """Record a checkpoint that counts as progress, with the source position `position`."""
         since_ms = self._executions.running_since_ms
         if since_ms is not None:
             self.history.checkpoint_completed(position, triggered_ms, since_ms)
 
     def forbid_restart(self) -> None:
-        """The failure that is being restarted from is final after all: the savepoint came between."""
+        """Make the failure that is being restarted from final, because the final savepoint is complete."""
         cause = self.history.cause
         assert cause is not None and self._final_savepoint
         self.history.forbid_restart(cause.after_savepoint(self._final_savepoint))
 
     def refine(self, failure: Failure) -> None:
-        """A later report, which may name the cause of which the remembered failure was only a consequence."""
+        """Take a later report, which may name the cause of the remembered failure."""
         failure = self._as_final_after_savepoint(failure)
         self.history.refine(failure, self._clock.now_ms(), self._task_of(failure))
         if failure.is_final or not failure.error.recoverable:
@@ -93,12 +93,12 @@ class ExecutionFailureHandler:
         self._tell_cause()
 
     def restarting(self) -> None:
-        """The pause is over: what is known of the cause by now is all that there will be."""
+        """Report the cause known so far, because the pause is over."""
         if self._untold_delay_ms is not None:
             self._tell(0)
 
     def not_restarting(self) -> None:
-        """The job ends instead."""
+        """Record that the job ends instead of restarting."""
         self._untold_delay_ms = None
 
     def _tell_cause(self) -> None:

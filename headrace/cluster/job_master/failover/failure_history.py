@@ -20,31 +20,31 @@ from headrace.graph.job_graph import JobGraph
 
 EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
     "web.exception-history-size", int, 16,
-    "How many failures of a job are remembered, each with the failures that it caused.",
+    "Number of failures of a job that are remembered, each with the failures that it caused.",
     least=1,
 )  # fmt: skip
 SAME_ERROR_RESTARTS: Final = ConfigOption(
     "headrace.restart.same-error-restarts", int, 2,
-    "How many restarts may follow the same error at the same place (its class, operator, file and line) before the "
-    "job FAILS with it, unless the job got past that place in between: a checkpoint was completed for which the "
-    "sources had read on, and which came later after the restart than the failure had come after its checkpoint. What "
-    "a restart does not mend, such as a record on which a function fails, would come again for ever. What was lost "
-    "with a process or a connection is not counted, nor are errors of services that do not answer (ConnectionError, "
+    "Number of restarts that may follow the same error at the same place (its class, operator, file and line) before "
+    "the job FAILS with it, unless the job got past that place in between: a checkpoint was completed before which the "
+    "sources had made progress, and which came later after the restart than the failure had come after its checkpoint. "
+    "An error that a restart does not fix, such as a record on which a function fails, would recur forever. Losses "
+    "of a process or a connection are not counted, nor are errors of services that do not respond (ConnectionError, "
     "TimeoutError, and those with an attribute `recoverable` that is True). 0: as many as the restart strategy allows, "
     "as in Flink.",
     least=0,
 )  # fmt: skip
 REPLAY_MARGIN_MS: Final = 1000
-"""Tolerated delay of a record that comes again after a restart, compared with the first time."""
+"""Tolerated delay in ms of a record that is read again after a restart, compared with the first time."""
 FAULTS_MAX: Final = 100
-"""Number of failures without progress among which an earlier occurrence of the same fault is looked for."""
+"""Number of failures without progress that are searched for an earlier occurrence of the same fault."""
 CONCURRENT_MAX: Final = 100
-"""Number of concurrent failures that are remembered with one: a lost host may fail thousands of tasks."""
+"""Number of concurrent failures remembered with one failure: a lost host may fail thousands of tasks."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Something failed: an execution, or the job as a whole where `attempt_id` is None."""
+    """Failure of an execution, or of the whole job if `attempt_id` is None."""
 
     error: ErrorInfo
     attempt_id: ExecutionAttemptId | None = None
@@ -52,12 +52,12 @@ class Failure:
 
     @classmethod
     def of_error(cls, error: BaseException) -> "Failure":
-        """A failure of the job as a whole."""
+        """Return the failure of the whole job with `error`."""
         return cls(error_info_of(error))
 
     @classmethod
     def of_execution(cls, execution: Execution) -> "Failure":
-        """The failure of a task, with the error that it reported, if it reported one."""
+        """Return the failure of a task, with its reported error, if any."""
         error = execution.error or ErrorInfo(
             "UnknownError",
             f"task {execution.attempt_id} failed and gave no reason",
@@ -68,25 +68,28 @@ class Failure:
 
     @classmethod
     def unexpected_cancellation(cls, execution: Execution) -> "Failure":
-        """A TaskManager cancelled a task that nobody had asked it to cancel."""
+        """Return the failure for a task that its TaskManager cancelled without a request."""
         text = f"task {execution.attempt_id} was cancelled by its TaskManager"
         info = ErrorInfo("TaskCancelledError", text, "INTERNAL", recoverable=True)
         return cls(info, execution.attempt_id)
 
     def as_final(self) -> "Failure":
-        """The same, after which no restart makes sense."""
+        """Return the same failure as final, so that no restart follows."""
         return replace(self, is_final=True)
 
     def after_savepoint(self, uri: str) -> "Failure":
-        """The same of a job whose final savepoint is complete: its output is committed, or is to be, so it is final."""
+        """Return the same failure as final, of a job whose final savepoint is complete.
+
+        Its output must be committed only once.
+        """
         text = (
-            f"the savepoint {uri} is complete, but the job failed while it was stopping, so that its output may not be "
+            f"the savepoint {uri} is complete, but the job failed while it was stopping, so its output may not be "
             f"committed; start a job from the savepoint once to commit it: {self.error.text}"
         )
         return replace(self, error=msgspec.structs.replace(self.error, text=text), is_final=True)
 
     def after_same_errors(self, count: int) -> "Failure":
-        """The same, which has come so many times without progress: one more restart would not mend it."""
+        """Return the same failure as final after `count` occurrences without progress."""
         first, newline, rest = self.error.text.partition("\n")
         on_failure = "; on_failure() skips records on which a function fails"
         text = (
@@ -97,13 +100,13 @@ class Failure:
 
     @property
     def is_consequence(self) -> bool:
-        """Whether something else must have failed before."""
+        """Return whether another failure must have come before."""
         return self.error.is_consequence
 
 
 @dataclass(frozen=True)
 class FailedTask:
-    """The task that failed, and the TaskManager it ran on and its `host:port`, if it had a slot.
+    """Failed task, with the TaskManager that ran it and its `host:port`, if it had a slot.
 
     `name` is for people, such as `Map (2/4) - execution #0`: the vertex, the subtask, and its attempt.
     """
@@ -114,7 +117,7 @@ class FailedTask:
 
     @classmethod
     def of(cls, failure: Failure, graph: JobGraph, executions: Executions) -> "FailedTask | None":
-        """Find the task of a failure; None where the job failed as a whole."""
+        """Return the task of a failure; None if the job failed as a whole."""
         if failure.attempt_id is None:
             return None
         subtask = failure.attempt_id.execution_vertex_id
@@ -128,7 +131,7 @@ class FailedTask:
 
 @dataclass(frozen=True)
 class ExceptionEntry:
-    """A failure as people read of it; `task` is None where the job failed as a whole."""
+    """A failure as shown to people; `task` is None if the job failed as a whole."""
 
     failure: Failure
     timestamp_ms: int
@@ -137,17 +140,17 @@ class ExceptionEntry:
 
 @dataclass
 class RootException:
-    """A failure after which something was restarted or ended, and those that came with it."""
+    """A failure after which tasks restarted or the job ended, with its concurrent failures."""
 
     root: ExceptionEntry
     concurrent: list[ExceptionEntry] = field(default_factory=list[ExceptionEntry])
 
 
 class ProgressSinceFailure:
-    """Whether a job has got past the place where it failed last. Times are wall-clock milliseconds.
+    """Tracks whether a job has got past its last failure. Times are wall-clock milliseconds.
 
-    A checkpoint says so for which the sources had read on, and before whose trigger the job had run for longer than
-    from the checkpoint that it restarted from to the failure: what was read then has been read again.
+    A checkpoint proves this if the sources have made progress, and the job had run before its trigger for longer than
+    from the restored checkpoint to the failure: those rows have been read again.
     """
 
     def __init__(self) -> None:
@@ -157,7 +160,7 @@ class ProgressSinceFailure:
         self._replayed_ms = 0
 
     def failed(self, now_ms: int, running_since_ms: int | None) -> None:
-        """The job failed; `running_since_ms` is None where not all of its tasks ran."""
+        """Record a failure; `running_since_ms` is None if not all tasks were running."""
         self._failed_at = self._position
         if running_since_ms is not None:
             self._replayed_ms = max(0, now_ms - max(self._triggered_ms, running_since_ms))
@@ -165,16 +168,16 @@ class ProgressSinceFailure:
     def checkpoint_completed(
         self, position: bytes, triggered_ms: int, running_since_ms: int
     ) -> bool:
-        """Take in a checkpoint of the sources' `position`, empty where nobody knows it; whether it is progress."""
+        """Record a checkpoint with the sources' `position`, empty if unknown; return whether it is progress."""
         self._position, self._triggered_ms = position, triggered_ms
         has_read = not position or position != self._failed_at
         return has_read and triggered_ms - running_since_ms > self._replayed_ms + REPLAY_MARGIN_MS
 
 
 class FailureHistory:
-    """The failures of one job; `cause` is the one that people should read. Source: Flink ExceptionHistory.
+    """Failures of one job; `cause` is the one to show to people. Source: Flink ExceptionHistory.
 
-    `same_error_restarts`: so many restarts may follow the same error without progress; 0 for any number.
+    `same_error_restarts`: number of restarts that may follow the same error without progress; 0 for any number.
     """
 
     def __init__(
@@ -182,17 +185,17 @@ class FailureHistory:
     ) -> None:
         self._strategy = strategy
         self._same_error_restarts = same_error_restarts
-        # Those that a restart followed, since the last progress; a fault that comes again is among the newest. Their
-        # root may still be refined, so it is asked for when it counts.
+        # Failures followed by a restart since the last progress; a recurring fault is among the newest. Their
+        # root may still be refined, so it is read only when it counts.
         self._unmended: deque[RootException] = deque(maxlen=FAULTS_MAX)
         self._progress: Final = ProgressSinceFailure()
         self.cause: Failure | None = None
         self.entries: deque[RootException] = deque(maxlen=size)
         self.restart_count = 0
         self.is_overcome = True
-        """Whether tasks were deployed again since the newest failure."""
+        """True if tasks were deployed again since the newest failure."""
         self.is_truncated = False
-        """Whether there were more failures than are remembered."""
+        """True if there were more failures than are remembered."""
 
     def overcome(self) -> None:
         """Record that the failed tasks are deployed again."""
@@ -201,7 +204,7 @@ class FailureHistory:
     def checkpoint_completed(
         self, position: bytes, triggered_ms: int, running_since_ms: int
     ) -> None:
-        """A checkpoint counts for the sources' `position`; all tasks had been running since `running_since_ms`."""
+        """Record a checkpoint with the sources' `position`; all tasks had been running since `running_since_ms`."""
         if self._progress.checkpoint_completed(position, triggered_ms, running_since_ms):
             self._unmended.clear()
 
@@ -213,9 +216,9 @@ class FailureHistory:
         task: FailedTask | None = None,
         running_since_ms: int | None = None,
     ) -> float | None:
-        """Remember `failure` as the cause; return the pause before a restart, or None where it is final.
+        """Remember `failure` as the cause; return the pause before a restart in ms, or None if it is final.
 
-        `running_since_ms`: when the last task began to run, if all did.
+        `running_since_ms`: time at which the last task started to run, None if not all did.
         """
         count = self._count(failure)
         if 0 < self._same_error_restarts < count:
@@ -235,26 +238,29 @@ class FailureHistory:
         return delay_ms
 
     def _pause_ms(self, failure: Failure, monotonic_ms: float) -> float | None:
-        """A host that takes resources away is no failure of the job; only a job that may not restart ends with it."""
+        """Return the pause.
+
+        Planned removals by the host are no failures; only a job that may not restart ends with them.
+        """
         if failure.error.is_planned and self._strategy.name != NoRestart.name:
             return 0.0
         return self._strategy.failure(monotonic_ms)
 
     def _count(self, failure: Failure) -> int:
-        """Count the occurrences of the failure's fault without progress, this one included; 0 if it has no fault."""
+        """Return the number of the fault's occurrences without progress, including this one; 0 if it has no fault."""
         fault = failure.error.fault
         if not fault:
             return 0
         return 1 + sum(entry.root.failure.error.fault == fault for entry in self._unmended)
 
     def forbid_restart(self, cause: Failure) -> None:
-        """The newest failure is final after all; `cause` says why."""
+        """Make the newest failure final, with the reason `cause`."""
         newest = self.entries[-1]
         newest.root = replace(newest.root, failure=cause)
         self.cause = cause
 
     def refine(self, failure: Failure, now_ms: int = 0, task: FailedTask | None = None) -> None:
-        """A concurrent failure: it becomes the cause where the present one is only a consequence of something."""
+        """Add a concurrent failure, which becomes the cause if the current one is only a consequence."""
         entry = ExceptionEntry(failure, now_ms, task)
         if not self.entries:
             self.cause = failure

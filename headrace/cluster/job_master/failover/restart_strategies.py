@@ -17,8 +17,8 @@ RESTART_STRATEGY: Final = ConfigOption(
     "restart-strategy.type",
     str,
     "",
-    "What follows a failure: none, fixed-delay, failure-rate or exponential-delay. Unset: exponential-delay where "
-    "checkpoints are taken, else none.",
+    "Restarts after a failure: none, fixed-delay, failure-rate or exponential-delay. Unset: exponential-delay if "
+    "checkpoints are taken, otherwise none.",
     deprecated_keys=("restart-strategy",),
     choices=("none", "fixed-delay", "failure-rate", "exponential-delay"),
     synonyms=("off", "disable", "fixeddelay", "failurerate", "exponentialdelay"),
@@ -27,7 +27,7 @@ FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.fixed-delay.attempts",
     int,
     1,
-    "Number of failures that are followed by a restart.",
+    "Number of failures after which the job restarts.",
 )
 FIXED_DELAY_DELAY: Final = ConfigOption(
     "restart-strategy.fixed-delay.delay", timedelta, timedelta(seconds=1), "Pause before a restart."
@@ -36,7 +36,7 @@ FAILURE_RATE_MAX: Final = ConfigOption(
     "restart-strategy.failure-rate.max-failures-per-interval",
     int,
     1,
-    "Failures within the interval that are followed by a restart.",
+    "Number of failures within the interval after which the job restarts.",
     least=1,
 )
 FAILURE_RATE_INTERVAL: Final = ConfigOption(
@@ -74,7 +74,7 @@ EXPONENTIAL_RESET: Final = ConfigOption(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     timedelta,
     timedelta(hours=1),
-    "Time without a failure after which the pause is the initial one again.",
+    "Time without a failure after which the pause is reset to the initial one.",
 )
 EXPONENTIAL_JITTER: Final = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",
@@ -86,22 +86,22 @@ EXPONENTIAL_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     int,
     2**31 - 1,
-    "Restarts in a row after which a failure is final.",
+    "Number of consecutive restarts after which a failure is final.",
 )
 
 
 class RestartStrategy(Protocol):
-    """Told of each failure, asked for the pause."""
+    """Decides after each failure whether and when to restart."""
 
     name: str
 
     def failure(self, monotonic_ms: float) -> float | None:
-        """Milliseconds to wait before the restart, or None: this failure is final."""
+        """Return the ms to wait before the restart, or None if this failure is final."""
         ...
 
 
 class NoRestart:
-    """The first failure is final."""
+    """Never restarts: the first failure is final."""
 
     name = "none"
 
@@ -110,7 +110,7 @@ class NoRestart:
 
 
 class FixedDelayRestart:
-    """A number of restarts, never counted anew."""
+    """Restarts a fixed number of times, which is never reset."""
 
     name = "fixed-delay"
 
@@ -126,7 +126,7 @@ class FixedDelayRestart:
 
 
 class FailureRateRestart:
-    """Restarts as long as no more than `max_failures` happen within `interval_ms`."""
+    """Restarts while at most `max_failures` happen within `interval_ms`."""
 
     name = "failure-rate"
 
@@ -144,7 +144,7 @@ class FailureRateRestart:
 
 
 class ExponentialDelayRestart:
-    """Pauses that grow; a failure before the planned restart belongs to the same restart.
+    """Restarts after growing pauses; a failure before the planned restart belongs to the same restart.
 
     Pause before restart n (from 0): initial * multiplier^n, at most max, varied by the jitter.
     """
@@ -223,7 +223,7 @@ def describe_restart_strategy(settings: Settings) -> str:
 
 
 def _iso_text(duration: timedelta) -> str:
-    """Write a duration as Java does: `PT1M30S`, `PT0.1S`."""
+    """Return a duration in Java's format, such as `PT1M30S` or `PT0.1S`."""
     minutes, seconds = divmod(duration.total_seconds(), 60)
     hours, minutes = divmod(int(minutes), 60)
     parts = ((f"{hours}", "H"), (f"{minutes}", "M"), (f"{round(seconds, 9):g}", "S"))
@@ -232,7 +232,7 @@ def _iso_text(duration: timedelta) -> str:
 
 
 def create_restart_strategy(settings: Settings, random: SeededRandom) -> RestartStrategy:
-    """Make the strategy that the job's settings name; ConfigurationError for an unknown name."""
+    """Make the strategy that the job's settings name. ConfigurationError for an unknown name."""
     takes_checkpoints = settings.duration_ms(INTERVAL) > 0
     default = ExponentialDelayRestart.name if takes_checkpoints else NoRestart.name
     kind = settings.get_option(RESTART_STRATEGY) or default
@@ -250,7 +250,7 @@ def create_restart_strategy(settings: Settings, random: SeededRandom) -> Restart
                 settings.duration_ms(FAILURE_RATE_INTERVAL),
                 settings.duration_ms(FAILURE_RATE_DELAY),
             )
-        case _:  # exponential-delay: the option takes no other word
+        case _:  # exponential-delay: the option has no other value
             jitter_factor = settings.get_option(EXPONENTIAL_JITTER)
             if jitter_factor > 1:
                 raise ConfigurationError(

@@ -1,9 +1,9 @@
-"""PartitionTracker: tracks where results lie until their consumers are done, and chooses who releases them. Pure.
+"""PartitionTracker: tracks results until their consumers are done, and chooses when to release them. Pure.
 
 Only results that do not release themselves are tracked. Each is released once: when all its consumers have finished,
-with all tasks that would restart together with one of them, or with the attempt that wrote it when that restarts. What
-is left at the end of the job is released with the job's connection to each TaskManager. Persistent results of a job
-that has finished are promoted instead, where their data set is whole: they belong to the cluster from then on.
+with all tasks that would restart together with one of them, or when the attempt that wrote it restarts. Results
+left at the end of the job are released with the job's connection to each TaskManager. Persistent results of a job
+that has finished are promoted instead, if their data set is complete: they belong to the cluster from then on.
 Source: Flink JobMasterPartitionTrackerImpl.
 """
 
@@ -23,18 +23,18 @@ RELEASE_DURING_JOB: Final = ConfigOption(
 )  # fmt: skip
 
 ToRelease = dict[ResourceId | None, tuple[ResultPartitionId, ...]]
-"""Results that each TaskManager is to release and, under None, the shuffle master: those that lie on no TaskManager."""
+"""Results that each TaskManager must release and, under None, those that the shuffle master must release."""
 
 
 class PartitionTracker:
-    """The results of one job."""
+    """Tracks the results of one job."""
 
     def __init__(self, releases_during_job: bool) -> None:
         self._releases_during_job = releases_during_job
         self._places: dict[ResultPartitionId, ResourceId | None] = {}
         self._consumer_counts: dict[ResultPartitionId, int] = {}
         self._consumed_by: dict[ResultPartitionId, set[ExecutionVertexId]] = {}
-        # Those that lie on TaskManagers: no shuffle service keeps anything beyond the job.
+        # Only results on TaskManagers: no shuffle service keeps data beyond the job.
         self._persistent: dict[ResultPartitionId, ClusterPartition] = {}
 
     @property
@@ -48,7 +48,7 @@ class PartitionTracker:
         descriptors: Iterable[ResultPartitionDescriptor],
         producer_count: int = 1,
     ) -> None:
-        """A task that writes these results, one of `producer_count` subtasks, goes to a TaskManager."""
+        """Record the deployment of a task, one of `producer_count` subtasks, that writes these results."""
         for descriptor in descriptors:
             if descriptor.result_type.traits.release_by is ReleaseBy.SCHEDULER:
                 shuffle = descriptor.shuffle
@@ -65,7 +65,10 @@ class PartitionTracker:
     def consumed(
         self, consumer: ExecutionVertexId, partition_ids: Iterable[ResultPartitionId]
     ) -> ToRelease:
-        """A task that read one subpartition of each of these results has finished and will not restart."""
+        """Record that a task which read one subpartition of each result has finished for good.
+
+        Return results to release.
+        """
         done: list[ResultPartitionId] = []
         for partition_id in partition_ids:
             if partition_id in self._places:
@@ -78,7 +81,10 @@ class PartitionTracker:
         return self._release(done) if self._releases_during_job else {}
 
     def restarted(self, subtasks: Collection[ExecutionVertexId]) -> ToRelease:
-        """Subtasks get new attempts, which write results of their own and read those of others again."""
+        """Record that subtasks restart, so that they write new results and read others again.
+
+        Return results to release.
+        """
         for consumers in self._consumed_by.values():
             consumers.difference_update(subtasks)
         return self._release(
@@ -86,9 +92,9 @@ class PartitionTracker:
         )
 
     def promote(self) -> dict[ResourceId, tuple[ClusterPartition, ...]]:
-        """The job has finished: what lies on each TaskManager from now on for the cluster, and is forgotten here.
+        """Return the results that each TaskManager keeps for the cluster after the job has finished, and forget them.
 
-        A data set of which a part was lost is of no use to anybody: what is left of it goes with the job.
+        A data set with a lost part is useless: its other parts are released with the job.
         """
         counts = Counter(each.data_set for each in self._persistent.values())
         by_place: defaultdict[ResourceId, list[ClusterPartition]] = defaultdict(list)
@@ -100,12 +106,12 @@ class PartitionTracker:
         return {place: tuple(found) for place, found in by_place.items()}
 
     def lost(self, resource_id: ResourceId) -> None:
-        """A TaskManager is gone, with everything on it; what is external stays."""
+        """Forget all results on a lost TaskManager; external ones stay."""
         for partition_id in [key for key, place in self._places.items() if place == resource_id]:
             self._forget(partition_id)
 
     def lose(self, partition_text: str) -> None:
-        """A consumer could not read this result, so its producer has to write it again."""
+        """Forget a result that a consumer could not read, so that its producer writes it again."""
         for partition_id in [key for key in self._places if str(key) == partition_text]:
             self._forget(partition_id)
 

@@ -1,4 +1,4 @@
-"""Deployment plan: makes the descriptor of each task from the execution graph and the places of subtasks. Pure.
+"""Deployment plan: makes the descriptor of each task from the execution graph and the slots of subtasks. Pure.
 
 Source: Flink TaskDeploymentDescriptorFactory.
 """
@@ -30,7 +30,7 @@ ShuffleDescriptors = Mapping[ResultPartitionId, ShuffleDescriptor]
 def registrations_of(
     graph: ExecutionGraph, execution: Execution, location_of: LocationOf
 ) -> list[PartitionRegistration]:
-    """The partitions that `execution`, which must have its slot, is going to produce."""
+    """Return the partitions that `execution`, which must have its slot, will produce."""
     assert execution.slot is not None
     attempt_id = execution.attempt_id
     producer = ProducerDescriptor(attempt_id, location_of(execution.slot.resource_id))
@@ -59,9 +59,10 @@ def describe_task(
     cached_inputs: CachedInputs,
     restore: SubtaskRestore | None,
 ) -> TaskDeploymentDescriptor:
-    """Everything a TaskManager needs to run `execution`; it and its producers must have their descriptors.
+    """Return the descriptor with which a TaskManager runs `execution`.
 
-    `cached_inputs`: where results of earlier jobs lie. `restore`: what it starts from, None where it starts afresh.
+    Shuffle descriptors of all partitions must exist. `cached_inputs`: locations of results of earlier jobs. `restore`:
+    state to start from, or None to start anew.
     """
     attempt_id = execution.attempt_id
     assert execution.slot is not None
@@ -91,7 +92,7 @@ def describe_task(
 def partitions_read_by(
     graph: ExecutionGraph, executions: Executions, consumer: Execution
 ) -> list[ResultPartitionId]:
-    """The partitions of which `consumer` reads one subpartition each."""
+    """Return the partitions of which `consumer` reads one subpartition each."""
     attempt_id = consumer.attempt_id
     return [
         executions.partition_id_of(edge, partition_number)

@@ -1,7 +1,7 @@
 """ExecutionDeployer: deploys executions that have slots to their TaskManagers, and releases their partitions.
 
-Every partition must be registered at the shuffle master before its producer is submitted: descriptors say where rows go
-to and come from. Main thread of the JobMaster. Source: Flink DefaultExecutionDeployer.
+Every partition must be registered at the shuffle master before its producer is submitted: descriptors contain the
+locations of inputs and outputs. Main thread of the JobMaster. Source: Flink DefaultExecutionDeployer.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,13 +20,13 @@ from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.graph.execution_graph import ExecutionGraph
 
 Become = Callable[[Execution, ExecutionState], None]
-"""Takes an execution to a state, and tells who follows it."""
+"""Changes an execution's state, and notifies the observers."""
 
 
 class ExecutionDeployer:
-    """One per Scheduler. `graph` gives the execution graph as it stands: restoring may still change it.
+    """Deploys the executions of one Scheduler. `graph` returns the current execution graph: restoring may change it.
 
-    `on_submit_answer(attempt_id, error)` hears whether a TaskManager took a task.
+    `on_submit_answer(attempt_id, error)` is called when a TaskManager has accepted a task or not.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ExecutionDeployer:
         self._shuffle_descriptors: dict[ResultPartitionId, ShuffleDescriptor] = {}
 
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
-        """The shuffle master said where these lie."""
+        """Record the locations of partitions from the shuffle master."""
         self._shuffle_descriptors |= {each.partition_id: each for each in descriptors}
 
     def deploy(
@@ -59,7 +59,7 @@ class ExecutionDeployer:
         executions: Iterable[Execution],
         restores: Mapping[ExecutionVertexId, SubtaskRestore],
     ) -> None:
-        """Submit these, in this order; those that are not among `restores` start afresh."""
+        """Submit these executions in order; those without an entry in `restores` start anew."""
         descriptors = [
             (
                 execution,
@@ -86,7 +86,7 @@ class ExecutionDeployer:
             self._task_managers.submit_task(execution, descriptor, self._on_submit_answer)
 
     def finished(self, consumers: Iterable[ExecutionVertexId]) -> None:
-        """Release the inputs of subtasks that need them no more, unless others read them."""
+        """Release the inputs of subtasks that no longer need them, unless others read them."""
         for each in consumers:
             consumer = self._executions.current(each)
             inputs = partitions_read_by(self._graph(), self._executions, consumer)

@@ -1,4 +1,4 @@
-"""Scheduler: feeds events to the job's state, and acts for the state through the services of the JobMaster.
+"""Scheduler: passes events to the job's state, and performs its actions through the services of the JobMaster.
 
 Runs on the JobMaster's main thread; no event may re-enter a handler, so events that arise inside one are queued.
 Source: Flink AdaptiveScheduler, DefaultScheduler.
@@ -56,12 +56,12 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class SchedulerServices:
-    """Services of one JobMaster that its scheduler acts through; every call returns at once.
+    """Services of one JobMaster through which its scheduler acts; every call returns at once.
 
-    `restore(scope, version)` finds out what subtasks start from, and answers with `Scheduler.restored` or `fail_job`.
+    `restore(scope, version)` finds the state of subtasks, and answers with `Scheduler.restored` or `fail_job`.
     `commit()` lets the coordinators finish, and answers with `Scheduler.committed` or `fail_job`.
-    `execution_changed` and `status_changed` hear of each change of an execution and of the job.
-    `restarts(cause, delay_ms, restart_count)` hears of each restart once.
+    `execution_changed` and `status_changed` are called with each change of an execution and of the job.
+    `restarts(cause, delay_ms, restart_count)` is called once for each restart.
     `schedule_run_async(delay_ms, action)` runs an action later on the main thread.
     """
 
@@ -78,7 +78,7 @@ class SchedulerServices:
 
 
 class Scheduler:
-    """One job's executions, slots and state. `connect` is called once, before anything else happens."""
+    """Executions, slots and state of one job. `connect` must be called once, before any other call."""
 
     services: SchedulerServices
     _deployer: ExecutionDeployer
@@ -93,7 +93,7 @@ class Scheduler:
         first_attempt_number: int = 0,
         submitted_ms: int | None = None,
     ) -> None:
-        """`submitted_ms`: when the job came to its first leader; None: now."""
+        """Set up the job; `submitted_ms` is the time of its submission to its first leader, None for now."""
         self.graph = graph
         self.clock = clock
         self.pool = SlotPool()
@@ -107,9 +107,9 @@ class Scheduler:
         )
         first = JobStatus.RECONCILING if first_attempt_number else JobStatus.INITIALIZING
         now_ms = clock.now_ms()
-        # The clock of the host that took the job may be ahead.
+        # The clock of the host that accepted the job may be ahead.
         self.started_ms = now_ms if submitted_ms is None else min(submitted_ms, now_ms)
-        """When the job was submitted, under whichever leader."""
+        """Time at which the job was submitted, under any leader."""
         self.status_timestamps_ms = {JobStatus.INITIALIZING.name: self.started_ms}
         self.status_timestamps_ms.setdefault(first.name, now_ms)
         self.execution_graph = expand(graph)
@@ -122,23 +122,23 @@ class Scheduler:
             settings,
             lambda cause, delay_ms, count: self.services.restarts(cause, delay_ms, count),
         )
-        """Records failures and decides on restarts; the states use it."""
+        """Records failures and decides on restarts; used by the states."""
         self._regions = FinishedRegions(self.execution_graph)
         self.cached_inputs: Final = CachedInputs(graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
-        # Subtasks that are being started, or restarted; empty while all run or have ended.
+        # Subtasks that are being started or restarted; empty while all run or have ended.
         self._set_scope(self.executions.subtasks)
         self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
         self._created = Created(self, first)
         self._state: SchedulerState = self._created
-        # Raised with every deployment: an answer that belongs to an older one changes nothing.
+        # Incremented with every deployment: answers to an older one have no effect.
         self._version = 0
         self._events: Final = EventQueue[Callable[[SchedulerState], SchedulerState]](
             lambda event: self._transition(event(self._state))
         )
 
     def connect(self, services: SchedulerServices) -> None:
-        """Give the scheduler its services, which may know it already."""
+        """Set the services of the scheduler, which may already refer to it."""
         self.services = services
         self._deployer = ExecutionDeployer(
             lambda: self.execution_graph,
@@ -153,22 +153,22 @@ class Scheduler:
 
     @property
     def status(self) -> JobStatus:
-        """The job's status."""
+        """Status of the job."""
         return self._state.status
 
     @property
     def is_waiting_for_slots(self) -> bool:
-        """Whether nothing is deployed for want of slots."""
+        """Return whether nothing is deployed because slots are missing."""
         return isinstance(self._state, WaitingForSlots)
 
     @property
     def is_waiting_with_nothing_deployed(self) -> bool:
-        """Whether it waits for slots, and no part of the job is in any meanwhile."""
+        """Return whether the job waits for slots, and no part of it is deployed meanwhile."""
         return self.is_waiting_for_slots and not any(each.is_deployed for each in self.executions)
 
     @property
     def is_any_part_running(self) -> bool:
-        """Whether some task holds its slot and is not about to end."""
+        """Return whether a task has its slot and is not being cancelled."""
         return any(
             each.is_deployed and each.state is not ExecutionState.CANCELING
             for each in self.executions
@@ -176,39 +176,39 @@ class Scheduler:
 
     @property
     def history(self) -> FailureHistory:
-        """The failures of the job so far."""
+        """Failures of the job so far."""
         return self.failures.history
 
     def awaits_restore(self, version: int) -> bool:
-        """Whether the answer to this very `SchedulerServices.restore` still counts."""
+        """Return whether the answer to this `SchedulerServices.restore` call still counts."""
         return version == self._version and isinstance(self._state, Restoring)
 
     def adopt(self, graph: JobGraph) -> None:
-        """The same graph with the max parallelism of restored state, before anything of it is deployed."""
+        """Replace the graph by the same one with the max parallelism of restored state, before any deployment."""
         self.graph = graph
         self.execution_graph = expand(graph)
 
     def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
-        """A checkpoint counts for which the sources had read up to `position`."""
+        """Record a checkpoint that counts as progress, with the source position `position`."""
         self.failures.checkpoint_completed(position, triggered_ms)
 
     def stopped_with(self, savepoint_uri: str) -> None:
-        """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""
+        """Record that the savepoint which stops the job is complete: no restart may follow or continue."""
         self.failures.stopped_with(savepoint_uri)
         self._events.put(lambda state: state.savepoint_completed())
 
     # Events
 
     def start(self) -> None:
-        """Begin."""
+        """Start the job."""
         self._events.put(lambda state: self._created.start() if state is self._created else state)
 
     def slots_changed(self) -> None:
-        """Slots were accepted."""
+        """Handle that slots were accepted."""
         self._events.put(lambda state: state.slots_changed())
 
     def report(self, report: ExecutionReport) -> ReportVerdict:
-        """A TaskManager reported a task's state."""
+        """Apply a TaskManager's report of a task's state."""
         verdict = self.executions.report(report, self.clock.now_ms())
         execution = self.executions.find(report.attempt_id)
         if verdict is ReportVerdict.APPLIED and execution is not None:
@@ -216,7 +216,7 @@ class Scheduler:
         return verdict
 
     def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
-        """The TaskManager took the task, or the request failed."""
+        """Handle a TaskManager's answer to a submission; `error` is None if it accepted the task."""
         execution = self.executions.find(attempt_id)
         if execution is None:
             return
@@ -225,13 +225,13 @@ class Scheduler:
             self.lose(execution, error)
 
     def lose(self, execution: Execution, error: ErrorInfo) -> None:
-        """The execution cannot go on where it was."""
+        """Handle that an execution cannot continue in its slot."""
         if not execution.state.is_terminal:
             self.executions.lose(execution, error, self.clock.now_ms())
             self._changed(execution)
 
     def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
-        """A TaskManager is gone, with all its slots."""
+        """Handle the loss of a TaskManager with all its slots."""
         lost = self.executions.on_task_manager(resource_id)
         subtasks = (each.attempt_id.execution_vertex_id for each in self.executions)
         readers = filter(self._regions.needs_input, subtasks)
@@ -243,13 +243,13 @@ class Scheduler:
             self.lose(execution, error)
 
     def restored(self, restores: Mapping[ExecutionVertexId, SubtaskRestore], version: int) -> None:
-        """The state from which subtasks start was found; those that are not among `restores` start without any."""
+        """Handle the state found for the scope; subtasks without an entry in `restores` start without state."""
         if self.awaits_restore(version):
             self._restores = restores
             self._events.put(lambda state: state.restored())
 
     def inputs_found(self, places: DataSetPlaces, version: int) -> None:
-        """The ResourceManager said where data sets of earlier jobs lie; too late, it is asked again."""
+        """Handle the locations of earlier jobs' data sets; ignored if they were requested again meanwhile."""
         if not self._is_registering(version):
             return
         error = self.cached_inputs.found(places)
@@ -259,12 +259,15 @@ class Scheduler:
             self._register_partitions()
 
     def lookup_failed(self, error: ErrorInfo, version: int) -> None:
-        """The ResourceManager did not say it in time; where it is asked again, that counts."""
+        """Handle that the ResourceManager did not return the locations in time.
+
+        Ignored if requested again meanwhile.
+        """
         if self._is_registering(version):
             self.fail_job(Failure(error))
 
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
-        """The shuffle master said where all partitions lie; too late, they are not needed any more."""
+        """Handle the registration of all partitions; if it comes too late, the partitions are released."""
         if not self._is_registering(version):
             self.services.registrar.release_externally(
                 [each for each in descriptors if each.is_external]
@@ -274,13 +277,13 @@ class Scheduler:
         self._events.put(lambda state: state.partitions_registered())
 
     def registration_failed(self, attempt_id: ExecutionAttemptId, error: ErrorInfo) -> None:
-        """The shuffle master did not take a partition of this attempt, or was not heard of in time."""
+        """Handle that the shuffle master rejected a partition of this attempt, or did not answer in time."""
         execution = self.executions.find(attempt_id)
         if execution is not None:
             self.lose(execution, error)
 
     def data_ended(self, attempt_id: ExecutionAttemptId) -> bool:
-        """A task has processed all its data and waits; False where it is not the present attempt."""
+        """Record that a task has processed all its data and waits; return False if it is not the current attempt."""
         execution = self.executions.find(attempt_id)
         if execution is None:
             return False
@@ -288,40 +291,40 @@ class Scheduler:
         return True
 
     def fail_job(self, failure: Failure) -> None:
-        """The job as a whole failed."""
+        """Fail the job as a whole."""
         self._events.put(lambda state: state.failed(failure))
 
     def slots_cannot_come(self, failure: Failure) -> None:
-        """The slots will not come; without effect once they have."""
+        """Handle that the slots will not come; no effect once the job has them."""
         self._events.put(lambda state: state.slots_cannot_come(failure))
 
     def committed(self) -> None:
-        """The coordinators have finished."""
+        """Handle that the coordinators have finished."""
         self._events.put(lambda state: state.committed())
 
     def cancel(self) -> None:
-        """The user wants the job to end."""
+        """Cancel the job for the user."""
         self._events.put(lambda state: state.cancel())
 
     # Actions of the states
 
     def restore(self) -> None:
-        """Find out what the scope starts from; answers with `restored` or `failed`."""
+        """Find the state from which the scope starts; the answer is `restored` or `fail_job`."""
         self._version += 1
         self.services.restore(self._scope, self._version)
 
     def declare_slots(self) -> None:
-        """Declare the job's whole need of slots, which nobody waits for yet."""
+        """Declare all slots that the job needs, without waiting for them yet."""
         self.services.slots.declare(self._slots.profiles)
 
     def await_slots(self) -> None:
-        """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
+        """Declare all slots that the job needs, and start the timer of `slot.request.timeout`."""
         for execution in self.executions.of(self._scope):
             self._become(execution, ExecutionState.SCHEDULED)
         self.services.slots.request(self._slots.profiles)
 
     def reserve_slots(self) -> bool:
-        """Reserve a slot for every execution slot sharing group of the scope that has none, or none at all."""
+        """Reserve a slot for every execution slot sharing group of the scope that has none; all or none."""
         slots = self._slots.reserve(self._scope)
         if slots is None:
             return False
@@ -332,9 +335,9 @@ class Scheduler:
         return True
 
     def register_partitions(self) -> None:
-        """Have the shuffle master hear of all partitions of the scope.
+        """Register all partitions of the scope at the shuffle master, after finding the inputs from earlier jobs.
 
-        Answers with `partitions_registered` or `failed`. First it is found out where inputs of earlier jobs lie.
+        The answer is `partitions_registered` or `registration_failed`.
         """
         self._version += 1
         needed = self.cached_inputs.needed_by(self._scope)
@@ -357,7 +360,7 @@ class Scheduler:
         )
 
     def deploy(self) -> None:
-        """Submit every execution of the scope, producers first; the scope is empty then."""
+        """Submit every execution of the scope, producers first, and empty the scope."""
         restores, self._restores = self._restores, {}
         starting = self.executions.of(self._scope)
         self._set_scope(frozenset())
@@ -384,22 +387,22 @@ class Scheduler:
 
     @property
     def has_scope_ended(self) -> bool:
-        """Whether no execution of the scope can still change."""
+        """Return whether all executions of the scope have ended."""
         return self._scope_end.holds
 
     def decide_failover(self, failure: Failure) -> float | None:
-        """Return the pause before a restart, or None where the failure is final. Remembers it and widens the scope."""
+        """Remember a failure and widen the scope; return the pause before a restart in ms, or None if it is final."""
         delay_ms = self.failures.decide(failure)
         if delay_ms is not None:
             self.widen_scope(failure)
         return delay_ms
 
     def widen_scope(self, failure: Failure) -> None:
-        """Add to the scope the subtasks that this failure requires to restart."""
+        """Add to the scope the subtasks that must restart because of this failure."""
         self._set_scope(self.failures.subtasks_to_restart(failure, self._scope))
 
     def start_backoff_timer(self, delay_ms: float) -> None:
-        """Send `backoff_over` to the state after `delay_ms`."""
+        """Call `backoff_over` of the state after `delay_ms`."""
         self._version += 1
         version = self._version
 
@@ -410,7 +413,7 @@ class Scheduler:
         self.services.schedule_run_async(delay_ms, is_over)
 
     def prepare_restart(self) -> None:
-        """Give the scope new attempts."""
+        """Give the executions of the scope new attempts."""
         self._version += 1
         self.failures.restarting()
         self._deployer.restarted(self._scope)
@@ -420,7 +423,7 @@ class Scheduler:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the job has reached its last status."""
+        """Return whether the job has reached its last status."""
         return isinstance(self._state, Ended)
 
     # Machinery
@@ -443,13 +446,13 @@ class Scheduler:
             subtask = execution.attempt_id.execution_vertex_id
             self._deployer.finished(self._regions.finished(subtask))
         if execution.error is not None:
-            # It failed while it was being cancelled: perhaps this is what the others suffered from.
+            # It failed while it was being cancelled: perhaps it caused the failures of the others.
             self.failures.refine(self._failure_of(execution))
         self._events.put(lambda state: state.execution_ended(execution))
 
     def _failure_of(self, execution: Execution) -> Failure:
         if execution.error is not None and execution.error.lost_data_set is not None:
-            # A job that runs again must not be told of this data set again.
+            # A restarted job must not get this data set again.
             self.services.data_sets.release_data_set(execution.error.lost_data_set)
         return Failure.of_execution(execution)
 
@@ -466,13 +469,13 @@ class Scheduler:
                 self.status_timestamps_ms[following.status.name] = self.clock.now_ms()
                 self.services.status_changed(following.status)
                 if following.status in (JobStatus.FAILING, JobStatus.CANCELLING):
-                    # Nothing will be deployed any more: what is lost need not be replaced.
+                    # Nothing more will be deployed: lost results need not be replaced.
                     self.services.slots.declare(())
             following = following.enter()
 
 
 class EventQueue(Generic[E]):
-    """Calls `handle` for each event, to its end before the next. One thread; where it raises, the rest stays queued."""
+    """Queue that handles each event to its end before the next. One thread; after an error the rest stays queued."""
 
     def __init__(self, handle: Callable[[E], None]) -> None:
         self._handle: Final = handle
@@ -480,7 +483,7 @@ class EventQueue(Generic[E]):
         self._is_handling = False
 
     def put(self, event: E) -> None:
-        """Handle the event now, or from within a handler once that has returned."""
+        """Handle the event now or, if called from within a handler, once that has returned."""
         self._events.append(event)
         if self._is_handling:
             return

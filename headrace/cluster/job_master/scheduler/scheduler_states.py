@@ -1,4 +1,4 @@
-"""States of a job from its submission to its end: one small class per state, whose handlers return the next state.
+"""States of a job from its submission to its end: one class per state, whose handlers return the next state.
 
     Created -> Restoring -> WaitingForSlots -> RegisteringPartitions -> Executing -> Finishing -> Ended(FINISHED)
                   ^   | failure   | failure      | failure                | failure    | a commit failed
@@ -7,11 +7,11 @@
     the savepoint to stop with is complete, from Restarting or the Restoring after it: Failing
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
-The states restore, deploy and restart the scheduler's scope: all subtasks at first, and after a failure those that the
-failover strategy chooses, while the others run on. A failure of another subtask meanwhile widens the scope. States
-decide, and act through their Scheduler; an action answers only by an event to the present state.
-A job that this leader goes on with is RECONCILING until deployment begins, other than one that starts: its first
-states are the same ones, with another status.
+The states restore, deploy and restart the scheduler's scope: first all subtasks, and after a failure those that the
+failover strategy chooses, while the others keep running. A failure of another subtask meanwhile widens the scope.
+States decide, and act through their Scheduler; actions answer only by events to the current state. A job that this
+leader continues is RECONCILING until deployment begins, unlike one that starts: its first states are the same ones,
+with another status.
 Source: Flink AdaptiveScheduler and its states.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SchedulerState:
-    """Base: every event leaves the state as it is, except cancellation and failure."""
+    """Base of states: by default every event leaves the state unchanged, except cancellation and failure."""
 
     status: JobStatus
 
@@ -34,84 +34,87 @@ class SchedulerState:
         self.scheduler = scheduler
 
     def enter(self) -> "SchedulerState":
-        """Called once, right after the transition; may lead on at once."""
+        """Act on the transition to this state, and return the next state, which may be this one. Called once."""
         return self
 
     def restored(self) -> "SchedulerState":
-        """The checkpoint from which the scope starts was found."""
+        """Handle that the state from which the scope starts was found."""
         return self
 
     def slots_changed(self) -> "SchedulerState":
-        """Slots were accepted."""
+        """Handle that slots were accepted."""
         return self
 
     def partitions_registered(self) -> "SchedulerState":
-        """The shuffle master knows all partitions."""
+        """Handle that the shuffle master has registered all partitions."""
         return self
 
     def execution_ended(self, execution: Execution) -> "SchedulerState":
-        """An execution reached a terminal state that is no failure; cancelled though nobody asked for it, it is one."""
+        """Handle the end of an execution without failure; a cancellation that was not requested counts as a failure."""
         if execution.state is ExecutionState.CANCELED:
             return self.failed(Failure.unexpected_cancellation(execution))
         return self
 
     def backoff_over(self) -> "SchedulerState":
-        """The pause before a restart is over."""
+        """Handle the end of the pause before a restart."""
         return self
 
     def committed(self) -> "SchedulerState":
-        """All coordinators have finished."""
+        """Handle that all coordinators have finished."""
         return self
 
     def savepoint_completed(self) -> "SchedulerState":
-        """The savepoint is complete with which the job stops."""
+        """Handle that the savepoint which stops the job is complete."""
         return self
 
     def failed(self, failure: Failure) -> "SchedulerState":
-        """An execution or a coordinator failed, or what the present state waits for."""
+        """Handle the failure of an execution, a coordinator or the current state's action."""
         delay_ms = self.scheduler.decide_failover(failure)
         if delay_ms is None:
             return Failing(self.scheduler)
         return Restarting(self.scheduler, delay_ms)
 
     def slots_cannot_come(self, failure: Failure) -> "SchedulerState":
-        """The search for slots failed; without effect where none are needed, or no longer."""
+        """Handle that slots will not come; no effect if none are needed now."""
         return self
 
     def cancel(self) -> "SchedulerState":
-        """The user wants the job to end."""
+        """Cancel the job for the user."""
         return Cancelling(self.scheduler)
 
 
 class Created(SchedulerState):
-    """The graph is known, nothing has begun. `status`: of this state and of those until the job is RUNNING."""
+    """Initial state, before anything has begun.
+
+    `status`: of this state and the following ones until the job is RUNNING.
+    """
 
     def __init__(self, scheduler: "Scheduler", status: JobStatus) -> None:
         super().__init__(scheduler)
         self.status = status
 
     def start(self) -> SchedulerState:
-        """Begin."""
+        """Start the job."""
         return RestoringFirst(self.scheduler, self.status)
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """A coordinator could not be started: final."""
+        """Fail the job, because a coordinator could not be started."""
         self.scheduler.decide_failover(failure)
         return Failing(self.scheduler)
 
 
 class Restoring(SchedulerState):
-    """Finds the state the scope starts from, and commits all published output, before anything is deployed."""
+    """Finds the state from which the scope starts, and commits all published output, before any deployment."""
 
     status = JobStatus.RESTARTING
 
     def enter(self) -> SchedulerState:
-        """Ask."""
+        """Request the restore."""
         self.scheduler.restore()
         return self
 
     def restored(self) -> SchedulerState:
-        """Go on."""
+        """Go on to the next state."""
         return WaitingForSlots(self.scheduler)
 
     def savepoint_completed(self) -> SchedulerState:
@@ -120,50 +123,50 @@ class Restoring(SchedulerState):
 
 
 class RestoringFirst(Restoring):
-    """Restores when the job begins; slots arrive meanwhile, as the restored state does not change their number."""
+    """Restores when the job starts; slots arrive meanwhile, because the restored state does not change their number."""
 
     def __init__(self, scheduler: "Scheduler", status: JobStatus) -> None:
         super().__init__(scheduler)
         self.status = status
 
     def enter(self) -> SchedulerState:
-        """Declare and ask."""
+        """Declare the slots and request the restore."""
         self.scheduler.declare_slots()
         return super().enter()
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """Fail the job for good: neither its checkpoint nor its slots would be there after a restart."""
+        """Fail the job for good: a restart would find neither its checkpoint nor its slots."""
         self.scheduler.decide_failover(failure.as_final())
         return Failing(self.scheduler)
 
     def restored(self) -> SchedulerState:
-        """Go on; a job that is new is CREATED for this moment."""
+        """Go on to the next state; a new job is CREATED for this moment."""
         if self.status is JobStatus.RECONCILING:
             return Reconciling(self.scheduler)
         return RestoredFirst(self.scheduler)
 
     def slots_cannot_come(self, failure: Failure) -> SchedulerState:
-        """Fail without waiting for the checkpoint: there are no slots to restore it into."""
+        """Fail without waiting for the checkpoint, because there are no slots for it."""
         return self.failed(failure)
 
 
 class RestoredFirst(SchedulerState):
-    """Everything is known that the job starts from; nobody sees it here, as nothing is left to wait for."""
+    """Transient state after the first restore; clients never see it, because nothing is left to wait for."""
 
     status = JobStatus.CREATED
 
     def enter(self) -> SchedulerState:
-        """Go on."""
+        """Go on to the next state."""
         return WaitingForSlots(self.scheduler)
 
 
 class WaitingForSlots(SchedulerState):
-    """Slots were declared; deployment waits for all of them."""
+    """Waits until all declared slots have arrived, before anything is deployed."""
 
     status = JobStatus.RUNNING
 
     def enter(self) -> SchedulerState:
-        """Declare, and begin to wait."""
+        """Declare the slots and start to wait."""
         self.scheduler.await_slots()
         return self.slots_changed()
 
@@ -172,86 +175,89 @@ class WaitingForSlots(SchedulerState):
         return RegisteringPartitions(self.scheduler) if self.scheduler.reserve_slots() else self
 
     def slots_cannot_come(self, failure: Failure) -> SchedulerState:
-        """There is no use in waiting."""
+        """Fail, because waiting is useless."""
         return self.failed(failure)
 
 
 class Reconciling(WaitingForSlots):
-    """Waits for slots under a new leader: of TaskManagers that register again, and of new ones for the others."""
+    """Waits for slots under a new leader: from TaskManagers that register again, and from new ones."""
 
     status = JobStatus.RECONCILING
 
 
 class RegisteringPartitions(SchedulerState):
-    """Every execution has its slot; nothing is deployed before it is known where each result is going to lie."""
+    """Every execution has its slot; registers all result partitions before any deployment."""
 
     status = JobStatus.RUNNING
 
     def enter(self) -> SchedulerState:
-        """Register."""
+        """Register the partitions."""
         self.scheduler.register_partitions()
         return self
 
     def partitions_registered(self) -> SchedulerState:
-        """Go on."""
+        """Go on to the next state."""
         return Executing(self.scheduler)
 
 
 class Executing(SchedulerState):
-    """Executions are being deployed or run."""
+    """Executions are being deployed or running."""
 
     status = JobStatus.RUNNING
 
     def enter(self) -> SchedulerState:
-        """Deploy."""
+        """Deploy the scope."""
         self.scheduler.deploy()
         return self
 
     def execution_ended(self, execution: Execution) -> SchedulerState:
-        """The job finishes with its last execution."""
+        """Finish the job after its last execution."""
         if self.scheduler.executions.all_finished:
             return Finishing(self.scheduler)
         return super().execution_ended(execution)
 
 
 class Finishing(SchedulerState):
-    """Every execution is FINISHED; coordinators commit."""
+    """Every execution is FINISHED, and the coordinators commit."""
 
     status = JobStatus.RUNNING
 
     def enter(self) -> SchedulerState:
-        """Commit."""
+        """Let the coordinators commit."""
         self.scheduler.services.commit()
         return self
 
     def committed(self) -> SchedulerState:
-        """Done."""
+        """End the job as FINISHED."""
         return Ended(self.scheduler, JobStatus.FINISHED)
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """A failed commit is final: the tasks that could repeat it have ended."""
+        """Fail the job for good: the tasks that could repeat the commit have ended."""
         self.scheduler.decide_failover(failure.as_final())
         return Failing(self.scheduler)
 
     def cancel(self) -> SchedulerState:
-        """Too late: output that is being written is not called cancelled; the job ends as its commit does."""
+        """Do nothing: it is too late to cancel output that is being committed; the commit decides how the job ends."""
         return self
 
 
 class _CancellingExecutions(SchedulerState):
-    """Waits until every execution has ended."""
+    """Base of states that wait until every execution has ended."""
 
     def enter(self) -> SchedulerState:
-        """Cancel them."""
+        """Cancel all executions."""
         self.scheduler.cancel_executions()
         return self._next()
 
     def execution_ended(self, execution: Execution) -> SchedulerState:
-        """Count down."""
+        """Go on if all executions have ended."""
         return self._next()
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """Executions may still fail; the first failure stays the cause, unless it was only a consequence."""
+        """Refine the cause.
+
+        Executions may still fail, but the first failure stays the cause unless it was a consequence.
+        """
         self.scheduler.failures.refine(failure)
         return self._next()
 
@@ -263,7 +269,7 @@ class _CancellingExecutions(SchedulerState):
 
 
 class Failing(_CancellingExecutions):
-    """The failure is final; tasks are being cancelled."""
+    """The failure is final, and tasks are being cancelled."""
 
     status = JobStatus.FAILING
 
@@ -272,12 +278,12 @@ class Failing(_CancellingExecutions):
 
 
 class Cancelling(_CancellingExecutions):
-    """The user cancelled; tasks are being cancelled."""
+    """The user has cancelled the job, and tasks are being cancelled."""
 
     status = JobStatus.CANCELLING
 
     def cancel(self) -> SchedulerState:
-        """Once is enough."""
+        """Do nothing: the job is already being cancelled."""
         return self
 
     def _after(self) -> SchedulerState:
@@ -285,7 +291,7 @@ class Cancelling(_CancellingExecutions):
 
 
 class Restarting(SchedulerState):
-    """The scope is being cancelled, and the pause runs; both must be over."""
+    """The scope is being cancelled while the pause runs; both must end before the restart."""
 
     status = JobStatus.RESTARTING
 
@@ -295,19 +301,19 @@ class Restarting(SchedulerState):
         self._is_backoff_over = False
 
     def enter(self) -> SchedulerState:
-        """Start the pause, then cancel."""
+        """Start the pause, then cancel the scope."""
         self.scheduler.start_backoff_timer(self._delay_ms)
         self.scheduler.cancel_scope()
         return self._next()
 
     def execution_ended(self, execution: Execution) -> SchedulerState:
-        """Count down, unless it is one that was to run on."""
+        """Go on if the scope has ended; treat an unrequested cancellation as a failure."""
         if execution.state is ExecutionState.CANCELED and not execution.was_cancelled:
             return self.failed(Failure.unexpected_cancellation(execution))
         return self._next()
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """One more failure belongs to the same restart, unless it forbids any."""
+        """Add a failure to the same restart, unless it forbids any."""
         self.scheduler.failures.refine(failure)
         if failure.is_final or not failure.error.recoverable:
             return Failing(self.scheduler)
@@ -316,12 +322,12 @@ class Restarting(SchedulerState):
         return self._next()
 
     def savepoint_completed(self) -> SchedulerState:
-        """Fail the job, and start from nothing older than the savepoint: that would emit its output twice."""
+        """Fail the job: a restart from an older checkpoint than the savepoint would emit its output twice."""
         self.scheduler.failures.forbid_restart()
         return Failing(self.scheduler)
 
     def backoff_over(self) -> SchedulerState:
-        """The pause is over."""
+        """Go on if the scope has ended, because the pause is over."""
         self._is_backoff_over = True
         return self._next()
 
@@ -333,7 +339,7 @@ class Restarting(SchedulerState):
 
 
 class Ended(SchedulerState):
-    """Nothing follows."""
+    """Final state."""
 
     def __init__(self, scheduler: "Scheduler", status: JobStatus) -> None:
         super().__init__(scheduler)
@@ -341,9 +347,9 @@ class Ended(SchedulerState):
         self.status = status
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """Too late."""
+        """Do nothing: the job has ended."""
         return self
 
     def cancel(self) -> SchedulerState:
-        """Too late."""
+        """Do nothing: the job has ended."""
         return self

@@ -1,1 +1,1 @@
-"""The slots of one job: those that it has and wants, and which subtasks share one."""
+"""Slots of one job: the ones that it has and needs, and the subtasks that share one."""

@@ -1,7 +1,7 @@
-"""SlotPool: the slots that one job has, wants and returns. Pure; times are monotonic milliseconds.
+"""SlotPool: the slots that one job has, needs and returns. Pure; times are monotonic milliseconds.
 
-A slot is FREE (accepted, nobody in it) or RESERVED (for one execution slot sharing group). What the job wants is a
-count per profile, always told as a whole. Source: Flink DefaultDeclarativeSlotPool, DeclarativeSlotPoolBridge.
+A slot is FREE (accepted, unused) or RESERVED (for one execution slot sharing group). The job's need is a
+count per profile, always declared as a whole. Source: Flink DefaultDeclarativeSlotPool, DeclarativeSlotPoolBridge.
 """
 
 from collections import Counter, defaultdict, deque
@@ -20,17 +20,17 @@ from headrace.gateways.resource_manager import ResourceRequirement
 
 
 class LocalState:
-    """Knows for each subtask the TaskManager that has the state of its newest attempt, and so the slot it should have.
+    """Knows for each subtask the TaskManager with the state of its newest attempt, and so its preferred slot.
 
-    A JobMaster that follows another one learns it from the TaskManagers that register: those of before have slots, in
-    whatever order. Source: Flink StateLocalitySlotAssigner, PreviousAllocationSlotSelectionStrategy.
+    A new JobMaster learns this from the TaskManagers that register: earlier TaskManagers have slots, in
+    any order. Source: Flink StateLocalitySlotAssigner, PreviousAllocationSlotSelectionStrategy.
     """
 
     def __init__(self) -> None:
         self._newest: dict[ExecutionVertexId, tuple[int, ResourceId]] = {}
 
     def register(self, resource_id: ResourceId, attempts: Iterable[ExecutionAttemptId]) -> None:
-        """Remember the attempts whose state a TaskManager has."""
+        """Record the attempts whose state a TaskManager has."""
         for attempt in attempts:
             found = (attempt.attempt_number, resource_id)
             subtask = attempt.execution_vertex_id
@@ -42,11 +42,11 @@ class LocalState:
         slots: "Sequence[PhysicalSlot]",
         before: "Sequence[PhysicalSlot | None]",
     ) -> list[int]:
-        """Return for each group of subtasks the index of its slot, where `slots[n]` was meant for `groups[n]`.
+        """Return for each group of subtasks the index of its slot; `slots[n]` was meant for `groups[n]`.
 
-        Slots of one profile change places, so that as many subtasks as possible of one group, and then of the next one,
-        find their state. Groups that do not find it stay on the host of the slot that they had `before`, if they can:
-        it may still have in memory what they read again from a shared folder. The others take in order what is left.
+        Slots of one profile are exchanged so that as many subtasks as possible of the first group, then of the next
+        one, find their state. Other groups stay on the host of the slot that they had `before`, if possible: it may
+        still cache the data that they read again from a shared folder. The rest take the remaining slots in order.
         """
         by_process: list[tuple[int, int, str]] = []
         for number, subtasks in enumerate(groups):
@@ -81,7 +81,7 @@ class LocalState:
 
 @dataclass(frozen=True)
 class PhysicalSlot:
-    """An accepted slot and where it is. `host`: the TaskManager's address, without its port."""
+    """An accepted slot and its location. `host`: the TaskManager's address, without its port."""
 
     allocation_id: AllocationId
     resource_id: ResourceId
@@ -98,9 +98,9 @@ class _Held:
 
 
 class SlotPool:
-    """Slots of one job. `requirements` is what must be declared to the ResourceManager.
+    """Slots of one job. `requirements` must be declared to the ResourceManager.
 
-    `local_state` says on which TaskManagers copies of the job's state are.
+    `local_state` knows the TaskManagers with copies of the job's state.
     """
 
     def __init__(self) -> None:
@@ -110,26 +110,26 @@ class SlotPool:
         self._leaving: set[ResourceId] = set()
 
     def leave(self, resource_id: ResourceId) -> None:
-        """Want other slots in place of those of a TaskManager that ends soon, and take none of it any more."""
+        """Request other slots in place of those of a TaskManager that ends soon, and accept no more of its slots."""
         self._leaving.add(resource_id)
 
     def is_left(self, resource_id: ResourceId) -> bool:
-        """Whether nothing of this TaskManager is wanted any more."""
+        """Return whether the job no longer uses slots of this TaskManager."""
         return resource_id in self._leaving
 
     def require(self, profiles: Sequence[ResourceProfile]) -> None:
-        """Want one slot for each of `profiles`, in place of what was wanted before."""
+        """Require one slot for each of `profiles`, in place of earlier requirements."""
         self._required = tuple(profiles)
 
     @property
     def requirements(self) -> tuple[ResourceRequirement, ...]:
-        """The whole set, slots of equal profile counted together."""
+        """All requirements, with slots of equal profile counted together."""
         counts = Counter(self._required)
         return tuple(ResourceRequirement(profile, count) for profile, count in counts.items())
 
     @property
     def missing_count(self) -> int:
-        """Return the number of required slots that no TaskManager has offered yet."""
+        """Number of required slots that no TaskManager has offered yet."""
         return self._unfulfilled().total()
 
     def offer(
@@ -139,7 +139,10 @@ class SlotPool:
         monotonic_ms: float,
         host: str = "",
     ) -> tuple[AllocationId, ...]:
-        """Take the slots that serve an unfulfilled want; those held already are accepted again. `host`: of all."""
+        """Accept the slots that serve a missing requirement; slots held already are accepted again.
+
+        `host`: of all offers.
+        """
         accepted: list[AllocationId] = []
         unfulfilled = self._unfulfilled()
         for offer in offers:
@@ -159,13 +162,16 @@ class SlotPool:
         return tuple(accepted)
 
     def reserve(self, profiles: Sequence[ResourceProfile]) -> tuple[PhysicalSlot, ...] | None:
-        """Reserve one free slot for each of `profiles`, in order; None, and nothing reserved, if one is missing."""
+        """Reserve one free slot for each of `profiles`, in order.
+
+        Return None, and reserve nothing, if one is missing.
+        """
         free: defaultdict[ResourceProfile, deque[_Held]] = defaultdict(deque)
         for held in self._held.values():
             if not held.is_reserved and held.slot.resource_id not in self._leaving:
                 free[held.slot.profile].append(held)
         chosen: dict[int, _Held] = {}
-        # Whoever has no wishes takes what the others leave.
+        # Groups without a preference take the remaining slots.
         for number in sorted(
             range(len(profiles)), key=lambda number: profiles[number].is_unspecified
         ):
@@ -179,23 +185,23 @@ class SlotPool:
         return tuple(chosen[number].slot for number in range(len(profiles)))
 
     def holds(self, allocation_id: AllocationId) -> bool:
-        """Whether the slot is still the job's."""
+        """Return whether the job still has the slot."""
         return allocation_id in self._held
 
     def fail_slot(self, allocation_id: AllocationId) -> PhysicalSlot | None:
-        """The slot is gone; returns it where it was held."""
+        """Remove a slot that is gone; return it if it was held."""
         held = self._held.pop(allocation_id, None)
         return None if held is None else held.slot
 
     def fail_task_manager(self, resource_id: ResourceId) -> tuple[PhysicalSlot, ...]:
-        """All slots of a TaskManager are gone."""
+        """Remove and return all slots of a lost TaskManager."""
         lost = tuple(slot for slot in self.slots if slot.resource_id == resource_id)
         for slot in lost:
             del self._held[slot.allocation_id]
         return lost
 
     def take_idle(self, monotonic_ms: float, timeout_ms: float) -> tuple[PhysicalSlot, ...]:
-        """Remove and return slots that were free for `timeout_ms` and that no want needs."""
+        """Remove and return slots that were free for `timeout_ms` and that no requirement needs."""
         wanted = len(self._required)
         idle: list[PhysicalSlot] = []
         for allocation_id, held in list(self._held.items()):
@@ -214,15 +220,15 @@ class SlotPool:
 
     @property
     def slots(self) -> tuple[PhysicalSlot, ...]:
-        """Every slot held."""
+        """All slots held."""
         return tuple(held.slot for held in self._held.values())
 
     def allocations_on(self, resource_id: ResourceId) -> tuple[AllocationId, ...]:
-        """Slots held on one TaskManager."""
+        """Return the slots held on one TaskManager."""
         return tuple(slot.allocation_id for slot in self.slots if slot.resource_id == resource_id)
 
     def _unfulfilled(self) -> Counter[ResourceProfile]:
-        """Wants, largest first, that no held slot serves, and how many of each."""
+        """Return the missing slots by profile, largest first."""
         held = Counter(
             each.slot.profile
             for each in self._held.values()
@@ -232,7 +238,10 @@ class SlotPool:
 
 
 def _want_of(slot: ResourceProfile, wants: Counter[ResourceProfile]) -> ResourceProfile | None:
-    """Return the want that a slot serves: the one that it was cut for, any, or the largest that it fits."""
+    """Return the requirement that a slot serves.
+
+    The one it was cut for, an unspecified one, or the largest that fits.
+    """
     if slot in wants:
         return slot
     served = [each for each in wants if slot.matches(each)]

@@ -1,7 +1,7 @@
 """Slot sharing: groups the subtasks that share a slot, and assigns a slot to each group. Pure.
 
-A slot holds at most one subtask of each vertex; the graph tells how many slots each slot sharing group needs. A group
-of subtasks that still has its slot keeps it when some of them restart: others may be running there.
+A slot holds at most one subtask of each vertex; the graph gives the number of slots of each slot sharing group. A group
+of subtasks keeps its slot when some of them restart: others may be running there.
 Source: Flink LocalInputPreferredSlotSharingStrategy, SlotSharingExecutionSlotAllocator.
 """
 
@@ -25,9 +25,9 @@ class ExecutionSlotSharingGroup:
 
 
 def share_slots(graph: ExecutionGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
-    """Assign every subtask to a slot, where possible to that of one of its producers.
+    """Assign every subtask to a slot, if possible to that of one of its producers.
 
-    Vertices come in topological order, so producers are assigned before their consumers.
+    Vertices are processed in topological order, so producers are assigned before their consumers.
     """
     members: dict[tuple[str, int], list[ExecutionVertexId]] = {}
     slot_of: dict[ExecutionVertexId, tuple[str, int]] = {}
@@ -56,7 +56,7 @@ def _beside_producer(
     taken: set[tuple[str, int]],
     group: str,
 ) -> tuple[str, int] | None:
-    """The slot of a producer, the one of equal index first, if it is of the same group and lacks this vertex."""
+    """Return the slot of a producer, preferably of equal index, if it is in the same group and lacks this vertex."""
     for edge in graph.edges_into(vertex_id):
         producers = edge.producers_of(subtask_index)
         for index in sorted(producers, key=lambda index: index != subtask_index):
@@ -71,7 +71,7 @@ def _first_without(group: str, slot_count: int, taken: set[tuple[str, int]]) -> 
 
 
 class GroupSlots:
-    """The groups of one job, whose slots come from `pool`."""
+    """Execution slot sharing groups of one job, whose slots come from `pool`."""
 
     def __init__(self, groups: Sequence[ExecutionSlotSharingGroup], pool: SlotPool) -> None:
         self._groups: Final = groups
@@ -86,7 +86,7 @@ class GroupSlots:
     def reserve(
         self, scope: frozenset[ExecutionVertexId]
     ) -> Mapping[ExecutionVertexId, PhysicalSlot] | None:
-        """Give every subtask of `scope` its slot; None, and nothing reserved, where one is missing."""
+        """Give every subtask of `scope` its slot; return None, and reserve nothing, if one is missing."""
         needed = [
             number
             for number, group in enumerate(self._groups)

@@ -1,4 +1,4 @@
-"""Reads Parquet, CSV and JSON lines as rows with columns, by Arrow; columns that are not declared are left out.
+"""Reads Parquet, CSV and JSON lines as rows with columns, by Arrow; undeclared columns are skipped.
 
 A split of a Parquet file reads the row groups whose middle lies in it, without those whose statistics refute the filter
 behind the source.
@@ -38,15 +38,18 @@ BATCH_ROWS: Final = 32_768
 _BATCH_BYTES: Final = 4 << 20
 _BATCH_ROWS_MIN: Final = 1024
 _CODED_ROW_BYTES: Final = 2
-"""Bytes per row below which texts are read as codes: the distinct texts, which come with every batch, must be few."""
+"""Bytes per row below which strings are read as dictionary codes: the distinct strings, sent with every batch, must be
+few.
+"""
 _CODED_ROWS_MIN: Final = 16_384
-"""Rows from which texts are read as codes: for fewer, opening the file again takes longer than codes save."""
+"""Number of rows from which strings are read as codes: for fewer, reopening the file costs more than codes save."""
 
 
 class SelectedGroups:
-    """The row groups whose middle lies in a split and that are not behind its position, without `pruned` ones.
+    """Row groups of a split: those whose middle lies in it, after its position, without the `pruned` ones.
 
-    `position` counts the rows of all groups of the split, left out or not: so it means the same under any condition.
+    `position` counts the rows of all groups of the split, including pruned ones, so that it is independent of the
+    condition.
     """
 
     def __init__(
@@ -84,9 +87,9 @@ class SelectedGroups:
 def pruned_row_groups(
     metadata: Any, stored: pa.Schema, condition: ColumnCondition, schema: pa.Schema
 ) -> frozenset[int]:
-    """Return the row groups of a Parquet file for none of whose rows `condition` holds, as their statistics say.
+    """Return the row groups of a Parquet file whose statistics show that `condition` holds for none of their rows.
 
-    Nothing is known of columns that are `stored` in other types than those of `schema`: what is read is cast.
+    Columns that are `stored` in other types than those of `schema` are not used, because their values are cast.
     Arrow's own pruning reads each row group with a null in the column, and leaves out NaN: docs/adr/0029.
     """
     numbers = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
@@ -107,7 +110,7 @@ class ReadExtent:
     """Size of some row groups, counting only the columns that are read.
 
     `size_bytes`: in the file. `full_size_bytes`: uncompressed. `coded_texts`: the dictionary-encoded text columns with
-    so few distinct texts per row that reading them as dictionaries pays.
+    so few distinct texts per row that reading them as dictionaries is faster.
     """
 
     row_count: int
@@ -116,13 +119,13 @@ class ReadExtent:
     coded_texts: Sequence[str]
 
     def batch_rows(self, wanted: int) -> int:
-        """Return how many rows to read at once: `wanted`, or fewer where they are long."""
+        """Return the number of rows to read at once: `wanted`, or fewer if they are long."""
         fitting = _BATCH_BYTES * self.row_count // max(1, self.full_size_bytes)
         return min(wanted, max(_BATCH_ROWS_MIN, fitting)) if self.row_count else wanted
 
 
 def read_extent(metadata: Any, groups: Sequence[int], schema: pa.Schema) -> ReadExtent:
-    """Return how much these row groups hold of the columns of a schema."""
+    """Return the size of the columns of a schema in these row groups."""
     names = frozenset(schema.names)
     row_count = size_bytes = full_size_bytes = 0
     coded = {field.name for field in schema if pa.types.is_string(field.type)}
@@ -141,18 +144,18 @@ def read_extent(metadata: Any, groups: Sequence[int], schema: pa.Schema) -> Read
 
 
 def _has_codes(column: Any, column_bytes: int, row_count: int) -> bool:
-    """Return whether all rows hold codes: a plain text would take four bytes before the text itself."""
+    """Return whether all rows hold codes: a plain string would take four bytes before its text."""
     return column.has_dictionary_page and column_bytes < _CODED_ROW_BYTES * row_count
 
 
 def _columns_of(group: Any, names: Collection[str]) -> Iterator[Any]:
-    """Yield a row group's metadata of each column of these names, or of its parts."""
+    """Yield a row group's metadata of each column with one of these names, or of its parts."""
     columns = (group.column(number) for number in range(group.num_columns))
     return (one for one in columns if one.path_in_schema.partition(".")[0] in names)
 
 
 def _compare_as_stored(stored: pa.Schema, field: pa.Field) -> bool:
-    """Return whether a column's values are ordered as its statistics are."""
+    """Return whether a column's values are ordered like its statistics."""
     kinds = pa.types
     one = stored.field(field.name).type
     stored_type = one.value_type if kinds.is_dictionary(one) else one
@@ -166,7 +169,7 @@ def _compare_as_stored(stored: pa.Schema, field: pa.Field) -> bool:
 
 
 def _range_of(group: Any, numbers: Mapping[str, int], name: str) -> ValueRange | None:
-    """Return the range of a row group's column, or None where it is not known."""
+    """Return the range of a row group's column, or None if it is not known."""
     statistics = group.column(numbers[name]).statistics if name in numbers else None
     if statistics is None:
         return None
@@ -179,7 +182,7 @@ def _range_of(group: Any, numbers: Mapping[str, int], name: str) -> ValueRange |
 
 
 def _middle(group: Any) -> int:
-    """Return the offset in the file that says whose the group is."""
+    """Return the offset in the file that decides to which split the row group belongs."""
     columns = [group.column(number) for number in range(group.num_columns)]
     begins = [column.data_page_offset for column in columns]
     begins += [column.dictionary_page_offset for column in columns if column.has_dictionary_page]
@@ -187,7 +190,7 @@ def _middle(group: Any) -> int:
 
 
 class ColumnarFormat(FileReaderFormat):
-    """Base of formats with columns. `row_type` names the columns that are read, in the order of the stream's."""
+    """Base of formats with columns. `row_type` names the columns to read, in the order of the stream."""
 
     row_type: TypeInformation
 
@@ -208,18 +211,18 @@ class ColumnarFormat(FileReaderFormat):
 
     @property
     def schema(self) -> pa.Schema:
-        """The stream's columns."""
+        """Return the stream's columns."""
         return data_schema(self.row_type)
 
 
 @dataclass(frozen=True)
 class ParquetColumnarRowInputFormat(ColumnarFormat):
-    """Parquet files. A file is split by its row groups.
+    """Format of Parquet files, which are split by their row groups.
 
-    `batch_size`: rows that are handed on at once, at most; fewer where they are long. `condition`: set by the filter
-    behind the source; row groups are not read whose statistics say that it holds for none of their rows. Times are
-    read as the file has them, whatever `is_utc_timestamp` says. A Hadoop configuration with settings, and names of
-    columns in another case, raise ProgramError.
+    `batch_size`: maximum number of rows in a batch; fewer if they are long. `condition`: set by the filter after the
+    source; row groups whose statistics show that it holds for none of their rows are not read. Times are read as they
+    are in the file, whatever `is_utc_timestamp` says. A Hadoop configuration with settings, and names of columns in
+    another case, raise ProgramError.
 
     Example:
         >>> from headrace.core.types.type_info import Types
@@ -240,13 +243,13 @@ class ParquetColumnarRowInputFormat(ColumnarFormat):
         check_hadoop_config(self.hadoop_config)
         if not self.is_case_sensitive:
             raise ProgramError(
-                "is_case_sensitive=False: columns are found by their names as the file has them; "
-                "write them so in the row type"
+                "is_case_sensitive=False: columns are found by their exact names in the file: use these names in the "
+                "row type"
             )
 
     @staticmethod
     def of_file(path: str) -> "ParquetColumnarRowInputFormat":
-        """Take all columns, with the types that they have in the file at this path or URI, which is read now."""
+        """Use all columns of the file at this path or URI, with their types; reads the file now."""
         file_system, name = file_system_of(fixed_place(str(path)))
         schema = pq.read_schema(name, filesystem=file_system)
         return ParquetColumnarRowInputFormat(type_info_from_schema(schema))
@@ -259,7 +262,10 @@ class ParquetColumnarRowInputFormat(ColumnarFormat):
 
 
 class ParquetRows:
-    """Rows of the row groups whose middle lies in the split; the position is their number. Implements FileRecords."""
+    """Rows of the row groups whose middle lies in the split; the position is the number of rows.
+
+    Implements FileRecords.
+    """
 
     def __init__(
         self,
@@ -331,9 +337,10 @@ class ParquetRows:
 
 @dataclass(frozen=True)
 class CsvReaderFormat(ColumnarFormat):
-    """CSV files. Columns are found by the names in the header or, without one, by their place.
+    """Format of CSV files. Columns are found by the names in the header or, without one, by their position.
 
-    A quoted value cannot hold a line's end, so that files can be read in ranges. What is empty is null, except a text.
+    A quoted value cannot contain a line end, so that files can be read in ranges. Empty values are null, except
+    strings.
     """
 
     row_type: TypeInformation
@@ -342,7 +349,7 @@ class CsvReaderFormat(ColumnarFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvSchemaFormat:
-        """Read files as a CsvSchema says, whose columns are found by their place."""
+        """Read files by a CsvSchema, whose columns are found by their position."""
         return CsvSchemaFormat(schema)
 
     def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
@@ -378,7 +385,7 @@ class CsvReaderFormat(ColumnarFormat):
 
 @dataclass(frozen=True)
 class JsonLinesFormat(ColumnarFormat):
-    """Files with a JSON object per line. Fields that are absent are null, those that are not declared are left out."""
+    """Format of files with a JSON object per line. Absent fields are null, and undeclared ones are skipped."""
 
     row_type: TypeInformation
 
@@ -386,7 +393,7 @@ class JsonLinesFormat(ColumnarFormat):
         return ParsedLines(open_line_blocks(split), self._parse, split, batch_type)
 
     def _parse(self, block: bytes) -> pa.Table:
-        # Arrow's parser takes any bytes for text: whoever reads the column would stumble.
+        # Arrow's parser accepts any bytes as text: later readers of the column would fail.
         pa.array([block], pa.binary()).cast(pa.string())
         return pa_json.read_json(
             pa.BufferReader(block),
@@ -398,7 +405,7 @@ class JsonLinesFormat(ColumnarFormat):
 
 
 class ParsedLines:
-    """Blocks of lines, each parsed into columns; the position is a byte. Implements FileRecords."""
+    """Blocks of lines, each parsed into columns; the position is a byte offset. Implements FileRecords."""
 
     def __init__(
         self, blocks: LineBlocks, parse: Any, split: FileSplit, batch_type: BatchType
@@ -428,7 +435,7 @@ class ParsedLines:
         return RecordBatch.of_columns(self._batch_type, columns)
 
     def _check_charset(self, block: bytes) -> None:
-        """Raise CharsetError where a block is not UTF-8; Arrow's own error would show garbled text."""
+        """Raise CharsetError if a block is not UTF-8; Arrow's own error would show garbled text."""
         try:
             block.decode()
         except UnicodeDecodeError as error:
@@ -444,14 +451,14 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def parsed_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the types as which texts are read: parsers make infinities of numbers too large for a float of 32 bits."""
+    """Return the types in which texts are parsed, because parsers turn numbers too large for float32 to infinity."""
     return pa.schema(
         [one.with_type(pa.float64()) if pa.types.is_float32(one.type) else one for one in schema]
     )
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return exactly the columns of `schema`, by name, cast where the file has another type."""
+    """Return exactly the columns of `schema`, by name, cast if the file has another type."""
     if batch.schema.equals(schema):
         return batch
     columns = [_as_type(batch.column(field.name), field.type) for field in schema]

@@ -1,4 +1,4 @@
-"""Reads rows of CSV files by a CsvSchema: cuts text into fields, and makes column values of them.
+"""Reads rows of CSV files by a CsvSchema: splits text into fields, and converts them to column values.
 
 Source: Flink CsvReaderFormat; Jackson CsvParser.
 """
@@ -27,16 +27,17 @@ from headrace.core.types.type_info import (
 
 BATCH_ROWS: Final = 8_192
 _ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r", "t": "\t"}
-"""Letters that an escape makes something else of; any other character it leaves as it is."""
+"""Letters with a special meaning after an escape; any other character stands for itself."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _COMMENT: Final = re.compile(r"[ \t]*#")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _ROW_CHARACTERS_MAX: Final = 16 << 20
-"""Of a row that is not seen to end: its quote is a mistake, and the file need not come into memory for it."""
+"""Characters after which a row without an end is an error: its quote is a mistake, and the file must not fill memory.
+"""
 
 
 class CsvRowError(ValueError):
-    """A row of a file does not match the schema. Not a HeadraceError: the operator that reads adds its name."""
+    """A row of a file does not match the schema. Not a HeadraceError: the reading operator adds its name."""
 
     def __init__(self, name: str, row_index: int, reason: str) -> None:
         super().__init__(f"the file '{name}', row {row_index + 1}: {reason}")
@@ -44,7 +45,7 @@ class CsvRowError(ValueError):
 
 
 class CsvTokens:
-    """Cuts a text into rows of values, as it is read. A quoted value may hold any character, also a line's end.
+    """Splits a text into rows of values while reading it. A quoted value may hold any character, also a line end.
 
     A position is a number of rows, counted without comments.
     """
@@ -74,7 +75,7 @@ class CsvTokens:
                 return row
 
     def _next_row(self) -> list[str] | None:
-        """Return the values of the next line, none for one that is left out; None where it is not read to its end."""
+        """Return the values of the next line, an empty list for a skipped one; None if its end was not read yet."""
         buffer, place = self._buffer, self._begin
         if place >= len(buffer):
             if self._has_ended:
@@ -92,7 +93,7 @@ class CsvTokens:
             found = self._value.match(buffer, place)
             if found is None or (found.end() == len(buffer) and not self._has_ended):
                 if self._has_ended or len(buffer) - self._begin > _ROW_CHARACTERS_MAX:
-                    reason = "a quote is opened and not closed at the end of a value"
+                    reason = "a quote is opened but not closed at the end of a value"
                     raise CsvRowError(self._name, self.row_count, reason)
                 return None
             quoted, plain, end = found.groups()
@@ -131,7 +132,7 @@ def _value_pattern(schema: CsvSchema) -> re.Pattern[str]:
 
 
 def _plain_text(quote: str | None, escape: str | None) -> Callable[[str], str]:
-    """Return the function that takes doubled quotes and escapes out of a value."""
+    """Return the function that resolves doubled quotes and escapes in a value."""
     if escape is None:
         return str if quote is None else lambda text: text.replace(quote + quote, quote)
     doubled = "" if quote is None else f"{re.escape(quote)}{re.escape(quote)}|"
@@ -146,7 +147,7 @@ def _plain_text(quote: str | None, escape: str | None) -> Callable[[str], str]:
 
 @dataclass(frozen=True)
 class CsvSchemaFormat(FileReaderFormat):
-    """CSV files as a CsvSchema says: columns by their place. A file is read by one subtask, from its beginning."""
+    """Format of CSV files by a CsvSchema: columns by position. A file is read by one subtask, from its beginning."""
 
     schema: CsvSchema
 
@@ -163,7 +164,7 @@ class CsvSchemaFormat(FileReaderFormat):
 
 
 class CsvRows:
-    """Rows of a file in columns; the position is their number. Implements FileRecords."""
+    """Rows of a file in columns; the position is the number of rows. Implements FileRecords."""
 
     def __init__(self, split: FileSplit, schema: CsvSchema, batch_type: BatchType) -> None:
         self._name = split.name
@@ -220,7 +221,7 @@ class CsvRows:
             names = [column.name for column in schema.columns]
             if schema.has_strict_header and header is not None and header != names:
                 raise CsvRowError(
-                    self._name, 0, f"the header is {', '.join(header)}, and not {', '.join(names)}"
+                    self._name, 0, f"the header is {', '.join(header)}, not {', '.join(names)}"
                 )
         if schema.skips_first_row:
             next(self._tokens, None)
@@ -230,12 +231,12 @@ class CsvRows:
         if len(row) > width and self._schema.any_property_name is not None:
             return row[:width]
         raise CsvRowError(
-            self._name, row_index, f"it has {len(row)} values, and the schema has {width} columns"
+            self._name, row_index, f"it has {len(row)} values, but the schema has {width} columns"
         )
 
 
 class TextStream:
-    """The text of a stream of UTF-8, line ends as they are, without the mark that some programs put in front."""
+    """The text of a UTF-8 stream, with unchanged line ends and without a byte order mark."""
 
     def __init__(self, content: NamedStream, name: str) -> None:
         self._content = content

@@ -1,6 +1,6 @@
 """CsvSchema: the columns of CSV files, by position, and the notation of their values.
 
-Source: Jackson CsvSchema, of which PyFlink's is a wrapper.
+Source: Jackson CsvSchema, which PyFlink's CsvSchema wraps.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 
 @dataclass(frozen=True)
 class CsvColumn:
-    """A column. `separator`: between the elements of an array; "" for the one that the schema has for all."""
+    """A column. `separator`: between the elements of an array; "" for the schema's default."""
 
     name: str
     data_type: TypeInformation
@@ -21,10 +21,10 @@ class CsvColumn:
 
 @dataclass(frozen=True)
 class CsvSchema:
-    """Columns in the order in which they stand in the file, and its dialect.
+    """Columns in their order in the file, and the dialect of the file.
 
-    `quote` and `escape` are one character, or None for none. A value that equals `null_value` is null. What is in front
-    of a column's name in a header counts for nothing unless `has_strict_header`: columns are found by their place.
+    `quote` and `escape` are one character, or None for none. A value that equals `null_value` is null. Columns are
+    found by their position; a header is ignored unless `has_strict_header`.
 
     Example:
         >>> from headrace.core.types.data_types import DataTypes
@@ -49,17 +49,17 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> "CsvSchemaBuilder":
-        """Begin without columns."""
+        """Return a builder without columns."""
         return CsvSchemaBuilder()
 
     @property
     def row_type(self) -> RowTypeInfo:
-        """The type of the records."""
+        """Return the type of the records."""
         names = [column.name for column in self.columns]
         return Types.ROW_NAMED(names, [column.data_type for column in self.columns])
 
     def separator_of(self, column: CsvColumn) -> str:
-        """Return the separator of an array's elements in that column; "" where the array is one element."""
+        """Return the separator of an array's elements in that column; "" if the array is one element."""
         return column.separator or self.element_separator
 
     def size(self) -> int:
@@ -84,13 +84,13 @@ class CsvSchemaBuilder:
         return self._add(CsvColumn(name, elements, separator, is_array=True))
 
     def add_boolean_column(self, name: str) -> "CsvSchemaBuilder":
-        """Add a column of `true` and `false`."""
+        """Add a column with the values `true` and `false`."""
         return self._add(CsvColumn(name, Types.BOOLEAN()))
 
     def add_number_column(
         self, name: str, number_type: TypeInformation | None = None
     ) -> "CsvSchemaBuilder":
-        """Add a column of numbers of that type, by default of `DataTypes.BIGINT()`."""
+        """Add a column of numbers of `number_type`, by default `DataTypes.BIGINT()`."""
         return self._add(CsvColumn(name, number_type or Types.LONG()))
 
     def add_string_column(self, name: str) -> "CsvSchemaBuilder":
@@ -98,37 +98,37 @@ class CsvSchemaBuilder:
         return self._add(CsvColumn(name, Types.STRING()))
 
     def add_columns_from(self, schema: CsvSchema) -> "CsvSchemaBuilder":
-        """Add the columns of another schema behind those that are there."""
+        """Append the columns of another schema."""
         for column in schema.columns:
             self._add(column)
         return self
 
     def clear_columns(self) -> "CsvSchemaBuilder":
-        """Forget the columns, not the rest."""
+        """Remove the columns, but keep the other settings."""
         return self._with_columns(())
 
     def set_allow_comments(self, allow: bool = True) -> "CsvSchemaBuilder":
-        """Leave out lines that begin with `#`."""
+        """Skip lines that begin with `#`."""
         self._schema = replace(self._schema, allows_comments=allow)
         return self
 
     def set_any_property_name(self, name: str) -> "CsvSchemaBuilder":
-        """Leave out values behind the last column, which otherwise fail the job; rows have no place for them."""
+        """Skip values after the last column, which otherwise fail the job; rows have no field for them."""
         self._schema = replace(self._schema, any_property_name=name)
         return self
 
     def disable_array_element_separator(self) -> "CsvSchemaBuilder":
-        """Take a value for one element where its column has no separator of its own."""
+        """Read a value as one element if its column has no separator of its own."""
         return self.set_array_element_separator("")
 
     def remove_array_element_separator(self, index: int) -> "CsvSchemaBuilder":
-        """Separate the elements of the column at that place by the schema's default separator."""
+        """Separate the elements of the column at that index by the schema's default separator."""
         columns = list(self._schema.columns)
         columns[index] = replace(columns[index], separator="")
         return self._with_columns(columns)
 
     def set_array_element_separator(self, separator: str) -> "CsvSchemaBuilder":
-        """Set the default separator of elements; `add_array_column` gives a column one of its own."""
+        """Set the default separator of elements; `add_array_column` can set one for a column."""
         self._schema = replace(self._schema, element_separator=separator)
         return self
 
@@ -138,12 +138,12 @@ class CsvSchemaBuilder:
         return self
 
     def disable_escape_char(self) -> "CsvSchemaBuilder":
-        """No character escapes another: the default."""
+        """Use no escape character, which is the default."""
         self._schema = replace(self._schema, escape=None)
         return self
 
     def set_escape_char(self, char: str) -> "CsvSchemaBuilder":
-        """Set the character that makes the next one plain."""
+        """Set the character that makes the next one literal."""
         self._schema = replace(self._schema, escape=_one_character("escape char", char))
         return self
 
@@ -153,7 +153,10 @@ class CsvSchemaBuilder:
         return self
 
     def set_null_value(self, null_value: str) -> "CsvSchemaBuilder":
-        """Set the text that stands for null; without one null is written as nothing, and nothing is read as null."""
+        """Set the text that stands for null.
+
+        Without one, null is written as an empty value, and none is read as null.
+        """
         self._schema = replace(self._schema, null_value=null_value)
         return self
 
@@ -163,22 +166,22 @@ class CsvSchemaBuilder:
         return self
 
     def set_quote_char(self, char: str) -> "CsvSchemaBuilder":
-        """Set the character around values that hold separators, by default `"`."""
+        """Set the character that encloses values with separators, by default `"`."""
         self._schema = replace(self._schema, quote=_one_character("quote char", char))
         return self
 
     def set_skip_first_data_row(self, skip: bool = True) -> "CsvSchemaBuilder":
-        """Leave out the first row, behind the header where there is one."""
+        """Skip the first row, after the header if there is one."""
         self._schema = replace(self._schema, skips_first_row=skip)
         return self
 
     def set_strict_headers(self, strict: bool = True) -> "CsvSchemaBuilder":
-        """Fail where the header does not name exactly the columns, in their order."""
+        """Fail if the header does not name exactly the columns, in their order."""
         self._schema = replace(self._schema, has_strict_header=strict)
         return self
 
     def set_use_header(self, use: bool = True) -> "CsvSchemaBuilder":
-        """Take the first line for a header; write one."""
+        """Use the first line as a header when reading, and write one."""
         self._schema = replace(self._schema, has_header=use)
         return self
 

@@ -19,11 +19,11 @@ from headrace.core.types.type_info import (
 )
 
 _UNCHECKED_LENGTH: Final = 24
-"""Longer texts are quoted without a look at them, as Jackson does."""
+"""Longer texts are quoted without being checked, as by Jackson."""
 
 
 class CsvBulkWriters:
-    """CSV files for `FileSink.for_bulk_format`."""
+    """Factory of CSV formats for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> "CsvWriterFactory":
@@ -38,7 +38,7 @@ class CsvBulkWriters:
 
 @dataclass(frozen=True)
 class CsvWriterFactory(BulkWriterFactory):
-    """CSV files of one schema."""
+    """Format of CSV files with one schema."""
 
     schema: CsvSchema
 
@@ -47,7 +47,7 @@ class CsvWriterFactory(BulkWriterFactory):
         found = data_schema(value_type).names
         if len(found) != self.schema.size():
             raise ProgramError(
-                f"the stream's records have {len(found)} columns ({', '.join(found)}), and the CSV schema has "
+                f"the stream's records have {len(found)} columns ({', '.join(found)}), but the CSV schema has "
                 f"{self.schema.size()}"
             )
 
@@ -77,10 +77,10 @@ class CsvContent:
         )
 
     def finish(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no data is buffered."""
 
     def abandon(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no data is buffered."""
 
     def _append(self, *lines: str) -> None:
         end = self._schema.line_separator
@@ -122,7 +122,7 @@ def _plain_writer(data_type: TypeInformation) -> Callable[[Any], str]:
 
 
 def _text_writer(schema: CsvSchema) -> Callable[[str], str]:
-    """Return the function that quotes a text if it needs that; long texts are always quoted."""
+    """Return the function that quotes a text if necessary; long texts are always quoted."""
     quote, escape = schema.quote, schema.escape
     if quote is None:
         return str

@@ -1,7 +1,7 @@
-"""LineBlocks: a range of a file in blocks of whole lines, as bytes, with the position behind each block.
+"""LineBlocks: reads a range of a file in blocks of whole lines, as bytes, with the position after each block.
 
-A line belongs to the range in which it begins, and is read by it to its end. Positions count bytes of the content:
-of a compressed file those that come out of it, which are read again and dropped to get there.
+A line belongs to the range in which it begins, and is read by it to its end. Positions count bytes of the content. To
+reach a position in a compressed file, the decompressed bytes before it are read again and dropped.
 """
 
 import re
@@ -13,25 +13,25 @@ from headrace.connectors.files.formats.splits import FileSplit
 CHUNK_SIZE_BYTES: Final = 256 * 1024
 _NEWLINE: Final = b"\n"
 _OF_DECOMPRESSION: Final = re.compile("compress|inflate", re.IGNORECASE)
-"""Texts in errors of Arrow's codecs that errors of a disk or a store do not have."""
+"""Texts in errors of Arrow's codecs that errors of disks and stores do not contain."""
 
 
 class DecompressionError(OSError):
-    """A file is not compressed as its suffix says, or its end is missing.
+    """Raised if a file is not compressed as its suffix says, or is truncated.
 
-    No error of the tree: the operator that reads adds its name and the user's line.
+    Not a HeadraceError: the reading operator adds its name and the user's line.
     """
 
     def __init__(self, name: str, reason: str) -> None:
         suffix = PurePosixPath(name).suffix
         super().__init__(
-            f"the file '{name}' cannot be decompressed as {suffix}: {reason}; it is damaged, was not written to its "
-            f"end, or is no {suffix} file"
+            f"the file '{name}' cannot be decompressed as {suffix}: {reason}; it is damaged, incomplete, or not a "
+            f"{suffix} file"
         )
 
 
 class NamedStream:
-    """The content of a file that may be compressed. Its errors of decompression name the file; Arrow's do not."""
+    """The content of a file that may be compressed. Its decompression errors name the file; Arrow's do not."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream = stream
@@ -52,10 +52,10 @@ class NamedStream:
 
 
 class LineBlocks:
-    """Cuts `stream`, which stands at `position`, into blocks.
+    """Splits `stream`, which is at `position`, into blocks.
 
-    `end`: where a line must have begun to be ours, None for the end of the stream. `size`: where to stop reading,
-    whatever was appended since. With `skips_line` the first line, or what is left of it, is another range's.
+    `end`: lines that begin before it belong to this range, None for the end of the stream. `size`: where to stop
+    reading, even if the file has grown. With `skips_line` the first line, or the rest of it, belongs to another range.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class LineBlocks:
         self._size = size
         self._skips_line = skips_line
         self._rest = b""
-        # A range is restored behind its last line where it was not yet seen to have ended.
+        # A restored range may be positioned after its last line, if its end was not yet noticed.
         self._has_ended = end is not None and position >= end
         self._position = position
 
     @property
     def position(self) -> int | None:
-        """Offset of the next line that is ours; None while the line that is another range's has not ended."""
+        """Offset of the next line of this range; None until the previous range's line has ended."""
         return None if self._skips_line else self._position
 
     def next_block(self) -> bytes | None:
@@ -110,7 +110,7 @@ class LineBlocks:
 
 
 def open_line_blocks(split: FileSplit, *, skips_header: bool = False) -> LineBlocks:
-    """Open a split's lines from its position on, without the file's first line where that is a header."""
+    """Open a split's lines at its position, without the file's first line if that is a header."""
     file_system = split.open_file_system()
     is_fresh = split.position is None
     position = split.offset if split.position is None else split.position
@@ -128,7 +128,7 @@ def open_line_blocks(split: FileSplit, *, skips_header: bool = False) -> LineBlo
 
 
 def header_line(split: FileSplit) -> bytes:
-    """Return the first line of the file that the split is of, whichever range it is."""
+    """Return the first line of the split's file, for any range of it."""
     with split.open_file_system().open_input_stream(split.name) as content:
         blocks = LineBlocks(NamedStream(content, split.name), 0, None, None, skips_line=False)
         block = b""

@@ -1,9 +1,9 @@
 """FileSplit: a file, or a range of its bytes, with the position up to which it was read.
 
-A FileReaderFormat makes the records of a split, the source's half of a format. It gives batches as it likes, and knows
-positions between them. CutRecords cuts these to as many rows as are wanted: the rest of a batch waits, and the position
-is that before the batch, with the number of its records that were handed on, as a format gives the same records from
-the same position.
+A FileReaderFormat, the source's half of a format, reads the records of a split in batches of any size, with positions
+between them. CutRecords cuts these to the requested number of rows: the rest of a batch waits. The position is then
+that before the batch, with the number of its emitted records, because a format gives the same records from the same
+position.
 
 Source: Flink BulkFormat, StreamFormat, CheckpointedPosition, RecordsAndPosition.
 """
@@ -26,7 +26,7 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FileChangedError(HeadraceError):
-    """A file has changed since it was found, so a position in it means nothing."""
+    """Raised if a file has changed since it was found, so that positions in it are no longer valid."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -38,11 +38,11 @@ class FileChangedError(HeadraceError):
 
 
 class FileSplit(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes [offset, offset + length) of the file `name` on the file system that the path or URI `root` stands for.
+    """Bytes [offset, offset + length) of the file `name` on the file system of the path or URI `root`.
 
-    `position` is what the format says it is, right behind the last record that was emitted; None before the first one.
-    `skipped_count` records behind it were emitted, too: a batch was cut. `file_size` and `modified_ns` are those of the
-    file as it was found.
+    `position` is defined by the format, right after the last emitted record; None before the first one. `skipped_count`
+    records after it were also emitted, if a batch was cut. `file_size` and `modified_ns` are those of the file when it
+    was found.
     """
 
     root: str
@@ -56,29 +56,32 @@ class FileSplit(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def split_id(self) -> str:
-        """Unique within the source: a file is split in one way."""
+        """Return an id that is unique within the source, because a file is split in only one way."""
         return f"{self.name}:{self.offset}"
 
     @property
     def end(self) -> int:
-        """Offset behind the last byte."""
+        """Return the offset after the last byte."""
         return self.offset + self.length
 
     @property
     def is_compressed(self) -> bool:
-        """Return whether the suffix says so; its bytes then cannot be addressed."""
+        """Return whether the file's suffix is that of a compression; its bytes then cannot be addressed."""
         return self.name.endswith(COMPRESSED_SUFFIXES)
 
     def encoded(self) -> SourceSplit:
-        """Return it as enumerator and readers hand it on."""
+        """Return the split in the form that enumerator and readers exchange."""
         return SourceSplit(self.split_id, msgspec.msgpack.encode(self))
 
     def at(self, position: int | None, skipped_count: int = 0) -> "FileSplit":
-        """Return it as read up to `position` and `skipped_count` records further."""
+        """Return the split as read up to `position` and `skipped_count` records further."""
         return msgspec.structs.replace(self, position=position, skipped_count=skipped_count)
 
     def open_file_system(self) -> Any:
-        """Return the pyarrow file system on which the file still is as it was found; FileChangedError otherwise."""
+        """Return the file's pyarrow file system, if the file has not changed since it was found.
+
+        Else FileChangedError.
+        """
         file_system, _ = file_system_of(self.root)
         found = file_system.get_file_info(self.name)
         if found.type != fs.FileType.File:
@@ -101,7 +104,7 @@ def decode_file_split(split: SourceSplit) -> FileSplit:
 
 
 def splits_of_file(file: FileSplit, split_size: int | None) -> list[FileSplit]:
-    """Cut a file into ranges of about `split_size` bytes, none above one and a half of it; None leaves it whole."""
+    """Cut a file into ranges of about `split_size` bytes, at most one and a half of it; None keeps it whole."""
     if split_size is None or file.is_compressed or file.length <= split_size * 3 // 2:
         return [file]
     count = -(-file.length // split_size)
@@ -113,20 +116,20 @@ def splits_of_file(file: FileSplit, split_size: int | None) -> list[FileSplit]:
 
 
 class FileRecords(Protocol):
-    """Records of one split, from its position on."""
+    """Reader of the records of one split, from its position on."""
 
     @property
     def position(self) -> int | None:
-        """Right behind the last batch; a split `at` it goes on there. None before the first one."""
+        """Position after the last batch, from which a split can be continued. None before the first batch."""
         ...
 
     @property
     def unread_bytes(self) -> int | None:
-        """About how many bytes of the file are read from here to the end of the split; None: not known."""
+        """Approximate number of bytes left to read until the end of the split; None if not known."""
         ...
 
     def next_batch(self) -> RecordBatch | None:
-        """Return the next records (maybe none), or None after the last ones."""
+        """Return the next records (possibly none), or None after the last ones."""
         ...
 
     def close(self) -> None:
@@ -135,7 +138,7 @@ class FileRecords(Protocol):
 
 
 class FileReaderFormat(ABC):
-    """Picklable; the same for all files of a source."""
+    """Format of a file source: picklable, and the same for all its files."""
 
     @property
     @abstractmethod
@@ -148,16 +151,16 @@ class FileReaderFormat(ABC):
         """Type of the records."""
 
     def with_condition(self, condition: ColumnCondition) -> "FileReaderFormat":
-        """Return a format that may leave out rows for which `condition` does not hold, or this one: see Source."""
+        """Return a format that may skip rows for which `condition` does not hold, or this one: see Source."""
         return self
 
     @abstractmethod
     def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
-        """Open the file; records come as `batch_type`."""
+        """Open the file; its records have the type `batch_type`."""
 
 
 class CutRecords:
-    """Records of one split, read from `records`, which was just opened."""
+    """Records of one split, from the newly opened `records`."""
 
     def __init__(self, records: FileRecords, split: FileSplit) -> None:
         self._records = records
@@ -169,7 +172,7 @@ class CutRecords:
 
     @property
     def as_read(self) -> FileSplit:
-        """The split as far as its records were handed on."""
+        """Return the split up to the last emitted record."""
         return self._split.at(self._position, self._skipped_count)
 
     @property
@@ -177,7 +180,7 @@ class CutRecords:
         return self._records.unread_bytes
 
     def next_batch(self, row_count_max: int) -> RecordBatch | None:
-        """Return the next records (maybe none), at most `row_count_max`, or None after the last ones."""
+        """Return the next records (possibly none), at most `row_count_max`, or None after the last ones."""
         batch, self._rest = self._rest, None
         if batch is None:
             batch = self._records.next_batch()

@@ -43,19 +43,19 @@ class PartContent(Protocol):
 
 
 class FileFormat(ABC):
-    """Picklable; the same for all files of a sink."""
+    """Format of a file sink: picklable, and the same for all its files."""
 
     @abstractmethod
     def open(self, stream: Any, value_type: TypeInformation) -> PartContent:
         """Begin a file."""
 
     def check_input(self, value_type: TypeInformation) -> None:  # noqa: B027
-        """Raise ProgramError where records of this type cannot be written."""
+        """Raise ProgramError if records of this type cannot be written."""
 
 
 @dataclass(frozen=True)
 class RowFormat(FileFormat):
-    """Record by record."""
+    """Format that writes record by record."""
 
     encoder: Encoder
 
@@ -77,10 +77,10 @@ class _EncodedRows:
         self.size_bytes += len(payload)
 
     def finish(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no data is buffered."""
 
     def abandon(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no data is buffered."""
 
 
 class BulkWriterFactory(FileFormat):
@@ -96,7 +96,10 @@ class BulkWriterFactory(FileFormat):
 
 @dataclass(frozen=True)
 class ParquetWriterFactory(BulkWriterFactory):
-    """Parquet with the columns of the stream, or of `schema`. `options` go to `pyarrow.parquet.ParquetWriter`."""
+    """Format of Parquet files with the columns of the stream, or of `schema`.
+
+    `options` go to `pyarrow.parquet.ParquetWriter`.
+    """
 
     schema: pa.Schema | None = None
     options: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -108,7 +111,7 @@ class ParquetWriterFactory(BulkWriterFactory):
         missing = sorted(set(self.schema.names) - set(data_schema(value_type).names))
         if missing:
             raise ProgramError(
-                f"the stream's records have no column '{missing[0]}', which the Parquet files want"
+                f"the stream's records have no column '{missing[0]}', which the Parquet files need"
             )
 
     def open(self, stream: Any, value_type: TypeInformation) -> PartContent:
@@ -116,7 +119,7 @@ class ParquetWriterFactory(BulkWriterFactory):
 
 
 class _ParquetRows:
-    """Gathers batches until they are worth a row group."""
+    """Collects batches until there are enough rows for a row group."""
 
     def __init__(self, stream: Any, schema: pa.Schema, options: dict[str, Any]) -> None:
         self._stream = stream
@@ -157,7 +160,7 @@ class _ParquetRows:
 
 
 class ParquetBulkWriters:
-    """Parquet files for `FileSink.for_bulk_format`."""
+    """Factory of Parquet formats for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_row_type(
@@ -166,9 +169,9 @@ class ParquetBulkWriters:
         utc_timestamp: bool = False,
         **options: Any,
     ) -> BulkWriterFactory:
-        """Files with the columns of `row_type` (a row's type or an Arrow schema); without one, those of the stream.
+        """Write files with the columns of `row_type` (a row's type or an Arrow schema), by default those of the stream.
 
-        Times are written as they are, whatever `utc_timestamp` says. A Hadoop configuration with settings raises
+        Times are written unchanged, whatever `utc_timestamp` says. A Hadoop configuration with settings raises
         ProgramError. `options` are those of `pyarrow.parquet.ParquetWriter`, such as `compression="snappy"`.
 
         Example:
@@ -181,9 +184,9 @@ class ParquetBulkWriters:
 
 
 def check_hadoop_config(hadoop_config: Configuration | None) -> None:
-    """Raise ProgramError where settings of Hadoop's are given, which nothing here would obey."""
+    """Raise ProgramError if Hadoop settings are given, because they would have no effect."""
     if hadoop_config is not None and hadoop_config.key_set():
         raise ProgramError(
-            "hadoop_config: files are read and written through Arrow, which takes the settings of a store from the URI "
-            "or from its usual environment variables; leave the argument out"
+            "hadoop_config: files are accessed through Arrow, which takes the settings of a store from the URI or "
+            "from its usual environment variables: remove the argument"
         )

@@ -21,13 +21,13 @@ from headrace.core.types.type_info import TypeInformation, Types
 
 ONLY_UTF_8: Final = "CSV and JSON files must be: convert it"
 _BYTE_LINE_CHARSETS: Final = ("utf-8", "ascii", "iso8859", "cp125", "koi8")
-"""Beginnings of charsets in which byte 0x0A is a line's end wherever it stands, and a line can be decoded by itself."""
+"""Prefixes of charsets in which byte 0x0A always is a line end, so that each line can be decoded alone."""
 
 
 class CharsetError(ValueError):
-    """A file is not in the charset that it is read in. `offset`: of its first wrong byte, uncompressed.
+    """Raised if a file is not in the charset of the reader. `offset`: offset of its first wrong byte, uncompressed.
 
-    No error of the tree: the operator that reads adds its name and the user's line.
+    Not a HeadraceError: the reading operator adds its name and the user's line.
     """
 
     def __init__(
@@ -46,20 +46,20 @@ class CharsetError(ValueError):
         begin: int,
         advice: str = "name its charset, as in StreamFormat.text_line_format('ISO-8859-1')",
     ) -> "CharsetError":
-        """Return it for `error`, of bytes that begin at offset `begin`."""
+        """Return the error for `error`, about bytes that begin at offset `begin`."""
         wrong = error.object[error.start : error.end]
         return CharsetError(name, charset_name, begin + error.start, wrong, advice)
 
 
 @dataclass(frozen=True)
 class StreamFormat(FileReaderFormat):
-    """Format that reads a file as records. Compressed files are known by their suffix (.gz, .bz2, .zst, .lz4)."""
+    """Format that reads a file as records. Compressed files are recognised by their suffix (.gz, .bz2, .zst, .lz4)."""
 
     charset_name: str
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> "StreamFormat":
-        """Return a format with one record per line, without the line's end."""
+        """Return a format with one record per line, without the line end."""
         codecs.lookup(charset_name)  # an unknown charset is an error while the program is built
         return StreamFormat(charset_name)
 
@@ -81,7 +81,7 @@ class StreamFormat(FileReaderFormat):
 
 
 class TextBlocks:
-    """Lines whose position is a byte. Implements FileRecords."""
+    """Lines whose position is a byte offset. Implements FileRecords."""
 
     def __init__(
         self, blocks: LineBlocks, charset_name: str, batch_type: BatchType, name: str
@@ -115,7 +115,10 @@ class TextBlocks:
 
 
 class CountedLines:
-    """Lines whose position is their number, for charsets that only a decoder can take apart. Implements FileRecords."""
+    """Lines whose position is their number, for charsets that must be decoded from the beginning.
+
+    Implements FileRecords.
+    """
 
     def __init__(self, lines: "TextLines", skipped_count: int, batch_type: BatchType) -> None:
         self._lines = lines
@@ -138,7 +141,7 @@ class CountedLines:
 
 
 class TextLines:
-    """Cuts a byte stream into lines, a chunk at a time; lines may span chunks."""
+    """Splits a byte stream into lines, a chunk at a time; lines may span chunks."""
 
     def __init__(self, stream: Any, charset_name: str, name: str = "") -> None:
         self._stream = stream
@@ -150,7 +153,7 @@ class TextLines:
         self._has_ended = False
 
     def next_lines(self) -> list[str] | None:
-        """Return the lines that end in the next chunk (maybe none), or None after the last one."""
+        """Return the lines that end in the next chunk (possibly none), or None after the last one."""
         if self._has_ended:
             return None
         chunk = self._stream.read(CHUNK_SIZE_BYTES)

@@ -1,4 +1,4 @@
-"""Settings that a file sink uses to place records and close files: bucket assigners, rolling policies, file names.
+"""Settings with which a file sink places records and closes files: bucket assigners, rolling policies, file names.
 
 Source: Flink BucketAssigner, DefaultRollingPolicy, OnCheckpointRollingPolicy, OutputFileConfig.
 """
@@ -16,7 +16,7 @@ _PATTERN_PART: Final = re.compile(r"'([^']*)'|([A-Za-z])\2*|.", re.DOTALL)
 
 
 class BucketAssigner:
-    """Chooses the sub-folder of a record; this one chooses none."""
+    """Chooses the sub-folder of a record; this base class chooses none."""
 
     def bucket_of(self, now_ms: int) -> str:
         """Return the folder, relative to the sink's, for a record that is written at `now_ms`."""
@@ -24,19 +24,19 @@ class BucketAssigner:
 
     @staticmethod
     def base_path_bucket_assigner() -> "BucketAssigner":
-        """Everything into the sink's own folder."""
+        """Return an assigner that puts everything into the sink's own folder."""
         return BucketAssigner()
 
     @staticmethod
     def date_time_bucket_assigner(
         format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
     ) -> "BucketAssigner":
-        """A folder per period of processing time, named by a Java date pattern."""
+        """Return an assigner with a folder per period of processing time, named by a Java date pattern."""
         return DateTimeBucketAssigner(format_str, timezone_id)
 
 
 class DateTimeBucketAssigner(BucketAssigner):
-    """A folder per period of processing time."""
+    """Chooses a folder per period of processing time."""
 
     def __init__(self, format_str: str, timezone_id: str | None) -> None:
         self._strftime = strftime_of(format_str)
@@ -49,7 +49,7 @@ class DateTimeBucketAssigner(BucketAssigner):
 
 
 def strftime_of(java_pattern: str) -> str:
-    """Translate a Java date pattern; ValueError names a letter that has no counterpart here."""
+    """Translate a Java date pattern; ValueError names an unsupported letter."""
     parts: list[str] = []
     for match in _PATTERN_PART.finditer(java_pattern):
         text = match.group(0)
@@ -68,7 +68,7 @@ class RollingPolicy:
     """Decides when a part file is closed and the next one begun."""
 
     def should_roll(self, size_bytes: int, age_ms: int, idle_ms: int) -> bool:
-        """Return whether to close a file of that size, made `age_ms` and written to `idle_ms` ago."""
+        """Return whether to close a file of that size, created `age_ms` ago and last written `idle_ms` ago."""
         raise NotImplementedError
 
     @staticmethod
@@ -77,18 +77,18 @@ class RollingPolicy:
         rollover_interval: int = 60 * 1000,
         inactivity_interval: int = 60 * 1000,
     ) -> "DefaultRollingPolicy":
-        """By size in bytes, age and inactivity in ms."""
+        """Return a policy by size in bytes, age and inactivity in ms."""
         return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> "OnCheckpointRollingPolicy":
-        """At checkpoints only; without checkpoints, at the end of input."""
+        """Return a policy that closes files only at checkpoints; without checkpoints, at the end of input."""
         return OnCheckpointRollingPolicy()
 
 
 @dataclass(frozen=True)
 class DefaultRollingPolicy(RollingPolicy):
-    """By size, age and inactivity."""
+    """Closes files by size, age and inactivity."""
 
     part_size_bytes: int
     rollover_interval_ms: int
@@ -104,7 +104,7 @@ class DefaultRollingPolicy(RollingPolicy):
 
 @dataclass(frozen=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Never in between."""
+    """Closes no files between checkpoints."""
 
     def should_roll(self, size_bytes: int, age_ms: int, idle_ms: int) -> bool:
         return False
@@ -128,7 +128,7 @@ class OutputFileConfig:
 
     @staticmethod
     def builder() -> "FileConfigBuilder":
-        """Begin with `part` and no suffix."""
+        """Return a builder with the prefix `part` and no suffix."""
         return FileConfigBuilder()
 
 

@@ -8,7 +8,7 @@ FILE_COMMITTER: Final = "files"
 
 
 class PendingFile(msgspec.Struct, frozen=True, tag="file"):
-    """A complete file in a staging folder, to be named. All paths are relative to the sink's folder."""
+    """A complete file in a staging folder, with its final name. All paths are relative to the sink's folder."""
 
     folder: str
     name: str
@@ -22,12 +22,12 @@ class PendingFile(msgspec.Struct, frozen=True, tag="file"):
 
     @property
     def bucket(self) -> str:
-        """The folder it is meant for; empty for the sink's own."""
+        """Folder of the final file; empty for the sink's own."""
         return self.final_path.rpartition("/")[0]
 
 
 class InputEnded(msgspec.Struct, frozen=True, tag="end"):
-    """This subtask will write no more; said only where the committer must know, for compaction."""
+    """Message that this subtask will write no more; sent only if compaction needs it."""
 
     subtask_index: int
     parallelism: int

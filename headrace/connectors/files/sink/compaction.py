@@ -1,7 +1,7 @@
-"""Compaction: small files of several checkpoints and subtasks become large ones before anybody sees them.
+"""Compaction: merges small files of several checkpoints and subtasks into large ones before they become visible.
 
-Complete files wait, hidden, until a bucket has enough of them; then they are merged into one, which gets a name. The
-committer does it, so what is merged is read and written by the driver's process.
+Complete files wait, hidden, until a bucket has enough of them; then they are merged into one, which gets its final
+name. The committer merges them, so the driver's process reads and writes their content.
 Source: Flink FileCompactStrategy, FileCompactor, CompactCoordinator.
 """
 
@@ -24,30 +24,30 @@ PARQUET: Final = "parquet"
 
 @dataclass(frozen=True)
 class FileCompactor:
-    """Method of merging files. Users cannot define their own, as no user code runs where files are committed."""
+    """Method of merging files. Users cannot define their own, because no user code runs in the committer's process."""
 
     name: str
     delimiter: bytes = b""
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> "FileCompactor":
-        """Concatenate files with `file_delimiter` in between: for formats that allow it, such as lines of text."""
+        """Concatenate files with `file_delimiter` in between: for formats that allow this, such as lines of text."""
         return FileCompactor(CONCAT, file_delimiter or b"")
 
     @staticmethod
     def identical_file_compactor() -> "FileCompactor":
-        """Files stay as they are, and only wait for each other."""
+        """Keep files unchanged; they only become visible together."""
         return FileCompactor(IDENTICAL)
 
     @staticmethod
     def parquet_file_compactor() -> "FileCompactor":
-        """Parquet files become one, with large row groups."""
+        """Merge Parquet files into one with large row groups."""
         return FileCompactor(PARQUET)
 
 
 @dataclass(frozen=True)
 class FileCompactStrategy:
-    """Trigger of merging waiting files: `size_threshold` bytes or `checkpoint_count` commits, by bucket."""
+    """Condition for merging waiting files: `size_threshold` bytes or `checkpoint_count` commits, per bucket."""
 
     size_threshold: int
     checkpoint_count: int
@@ -58,7 +58,7 @@ class FileCompactStrategy:
 
     @staticmethod
     def builder() -> "FileCompactStrategyBuilder":
-        """Begin; at least one of the two conditions must be set."""
+        """Return a builder; at least one of the two conditions must be set."""
         return FileCompactStrategyBuilder()
 
 
@@ -75,14 +75,14 @@ class FileCompactStrategyBuilder:
     ) -> "FileCompactStrategyBuilder":
         """Merge after this many checkpoints."""
         if num_checkpoints_before_compaction < 1:
-            raise ValueError("compaction needs at least one checkpoint before it")
+            raise ValueError("compaction needs at least one checkpoint")
         self._checkpoint_count = num_checkpoints_before_compaction
         return self
 
     def set_size_threshold(self, size_threshold: int) -> "FileCompactStrategyBuilder":
         """Merge once this many bytes wait."""
         if size_threshold < 1:
-            raise ValueError(f"a size threshold is above 0, not {size_threshold}")
+            raise ValueError(f"the size threshold must be above 0, not {size_threshold}")
         self._size_threshold = size_threshold
         return self
 
@@ -96,7 +96,7 @@ class FileCompactStrategyBuilder:
     def build(self) -> FileCompactStrategy:
         if not (self._size_threshold or self._checkpoint_count):
             raise ValueError(
-                "say when to compact: set_size_threshold(bytes) or enable_compaction_on_checkpoint(count)"
+                "set the condition for compaction: set_size_threshold(bytes) or enable_compaction_on_checkpoint(count)"
             )
         return FileCompactStrategy(self._size_threshold, self._checkpoint_count, self._thread_count)
 
@@ -105,7 +105,7 @@ FileCompactStrategy.Builder = FileCompactStrategyBuilder
 
 
 def compaction_of(strategy: FileCompactStrategy, compactor: FileCompactor) -> Compaction:
-    """Return both as the settings that travel to the committer."""
+    """Return strategy and compactor as the settings that are sent to the committer."""
     return Compaction(
         compactor.name,
         compactor.delimiter,
@@ -116,7 +116,7 @@ def compaction_of(strategy: FileCompactStrategy, compactor: FileCompactor) -> Co
 
 
 class WaitingFile(msgspec.Struct, frozen=True):
-    """A complete file that waits for others; `commit_count`: commits it has seen since it came."""
+    """A complete file that waits for others; `commit_count`: number of commits since it arrived."""
 
     file: PendingFile
     commit_count: int = 0
@@ -124,7 +124,10 @@ class WaitingFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """`groups`: files that become one each, all of one bucket. `waiting`: those that go on waiting."""
+    """Result of planning. `groups`: files of one bucket that become one file each.
+
+    `waiting`: files that keep waiting.
+    """
 
     groups: tuple[tuple[PendingFile, ...], ...]
     waiting: tuple[WaitingFile, ...]
@@ -168,7 +171,7 @@ def _cut(
 
 
 class Merger:
-    """Makes one file of several, on the file system of a sink."""
+    """Merges several files into one, on the file system of a sink."""
 
     def __init__(self, file_system: Any, base_path: str, compaction: Compaction) -> None:
         self._file_system = file_system
@@ -177,11 +180,11 @@ class Merger:
 
     @property
     def keeps_files(self) -> bool:
-        """Return whether files of a group get their own names, as there is nothing to merge."""
+        """Return whether files of a group keep their own content and names, so that nothing is merged."""
         return self._compaction.compactor == IDENTICAL
 
     def merge_all(self, merges: Sequence[tuple[Sequence[PendingFile], str]]) -> None:
-        """Merge each group into the file at its path, which nobody sees yet; `thread_count` at a time."""
+        """Merge each group into the file at its path, which is still hidden; `thread_count` at a time."""
         with ThreadPoolExecutor(self._compaction.thread_count, "compaction") as pool:
             for _ in pool.map(lambda one: self._merge(*one), merges):
                 pass

@@ -1,8 +1,7 @@
-"""FileCommitter: gives prepared files their names, in the driver, once for each checkpoint.
+"""FileCommitter: renames prepared files to their final names, in the driver, once for each checkpoint.
 
-A hidden file in a sink's folder notes the highest checkpoint id committed in a scope: files of it that somebody has
-removed since are then not missed. Each file appears whole, one after the other; after a crash in between, the next
-call publishes the rest.
+A hidden file in a sink's folder notes the highest checkpoint id committed in a scope, so that committed files may be
+removed later. Each file appears whole, one after the other; after a crash in between, the next call publishes the rest.
 Source: Flink FileCommitter, CompactorOperator.
 """
 
@@ -45,7 +44,7 @@ from headrace.graph.pipeline_options import runs_in_batch
 
 
 class FileCommitError(HeadraceError):
-    """Prepared files are not where they must be: somebody else has touched them. Nothing is guessed."""
+    """Raised if prepared files are missing or were changed by somebody else, so that the commit cannot continue."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -64,7 +63,7 @@ class CommitNote(msgspec.Struct, frozen=True):
 
 
 class FileCommitter:
-    """Implements Committer for one file sink."""
+    """Commits files for one file sink. Implements Committer."""
 
     def __init__(
         self, payload: FileSinkPayload, key: KeySource, *, commits_once: bool = False
@@ -95,7 +94,7 @@ class FileCommitter:
         return None if note is None else note.last_id
 
     def delete_leftovers(self, scope: str, owner: str) -> None:
-        """Delete the files that a sink's subtasks staged, and merged ones that wait for their names."""
+        """Delete the files that a sink's subtasks staged, and merged files without a final name."""
         for folder in staging_folders(self._file_system, self._base_path):
             if folder.owner == owner:
                 place = self._place(folder.name)
@@ -128,7 +127,7 @@ class FileCommitter:
             for file in files:
                 name_file(self._file_system, self._base_path, file)
                 reach(Failpoint.COMMIT_HALF)
-            # The note must not outlive what it says.
+            # The note must not survive a crash that loses the named files.
             finals = [self._place(file.final_path) for file in files]
             persist_names(self._file_system, self._base_path, finals)
             new = CommitNote(note.scope, last_id)
@@ -172,7 +171,7 @@ class FileCommitter:
     def _check_committed(
         self, note: CommitNote, files: Sequence[PendingFile], checkpoint_id: int
     ) -> None:
-        """Refuse to pass over files that are still to be named under an id that is said to be done."""
+        """Refuse to skip files that still wait for their names although their checkpoint id was committed."""
         accounted = {one.file.hidden_path for one in note.waiting} | set(note.garbage)
         for file in files:
             place = self._place(file.hidden_path)
@@ -188,9 +187,9 @@ class FileCommitter:
             remove_if_spent(self._file_system, self._place(path.rpartition("/")[0]))
 
     def _sweep(self, files: Sequence[PendingFile], note: CommitNote) -> None:
-        """Delete files that attempts before those of `files` had prepared, and no checkpoint has.
+        """Delete files of attempts before those of `files` that no checkpoint has.
 
-        Ids commit in order, so whatever of theirs a checkpoint has is among `files`, or was named before.
+        Ids commit in order, so every file that a checkpoint has is among `files`, or got its name before.
         """
         newest = {folder for file in files if (folder := StagingFolder.parse(file.folder))}
         unswept = {one for one in newest if one.attempt_number > 0} - self._swept
@@ -224,7 +223,10 @@ def create_file_committer(context: CommitterContext, payload: bytes) -> FileComm
 
 
 def name_file(file_system: Any, base_path: str, file: PendingFile) -> None:
-    """Give a prepared file its name, unless it has it. FileCommitError where it is nowhere; PathOutsideError."""
+    """Rename a prepared file to its final name, unless it has it. FileCommitError if it is missing.
+
+    PathOutsideError.
+    """
     hidden = place_below(file_system, base_path, file.hidden_path)
     final = place_below(file_system, base_path, file.final_path)
     file_system.create_dir(final.rpartition("/")[0], recursive=True)
@@ -236,7 +238,7 @@ def name_file(file_system: Any, base_path: str, file: PendingFile) -> None:
             raise
     if not exists(file_system, final):
         raise FileCommitError(
-            f"the prepared file {hidden} is gone, and there is no {final} either: its records are lost unless "
+            f"the prepared file {hidden} is missing, and {final} is missing too: its records are lost unless "
             "somebody has moved it"
         )
 
@@ -249,9 +251,10 @@ def publish_groups(
     stem: str,
     suffix: str,
 ) -> list[PendingFile]:
-    """Make each group visible, for good, merged where it has several files; return merged files, which may go.
+    """Make each group of files visible durably, merging those with several files.
 
-    A merged file's name follows from `stem`, so that a second call finds the first one's.
+    Return the merged files, to be deleted. A merged file's name is derived from `stem`, so that a second call finds the
+    file of the first.
     """
     merges: list[tuple[Sequence[PendingFile], str, str]] = []
     finals: list[str] = []

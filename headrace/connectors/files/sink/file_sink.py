@@ -1,4 +1,4 @@
-"""FileSink: records as files that appear whole, each record in one of them.
+"""FileSink: writes records to files that appear whole, each record to one of them.
 
 Source: Flink FileSink.
 """
@@ -35,10 +35,10 @@ F = TypeVar("F", bound=FileFormat)
 class FileSink(Sink, SupportsPreprocessing):
     """Writes part files, which appear under their names when they are complete, and never change afterwards.
 
-    With checkpoints, a file is complete at the next checkpoint at the latest, and appears when that checkpoint is:
-    each record is in one file, whatever fails in between. Without, files appear when the subtask's bounded input has
-    ended, and a job that fails before leaves none behind; a subtask that had ended before another one failed writes
-    its files again after a restart, so the guarantee is then at least once. No file is empty.
+    With checkpoints, a file is complete at the next checkpoint at the latest, and appears when that checkpoint is
+    complete: each record is in one file, whatever fails in between. Without checkpoints, files appear when the
+    subtask's bounded input has ended, and a job that fails before leaves none behind; a subtask that had ended before
+    another one failed writes its files again after a restart, so the guarantee is then at least once. No file is empty.
 
     Example:
         >>> sink = FileSink.for_row_format("out", Encoder.simple_string_encoder()).with_output_file_config(
@@ -54,19 +54,19 @@ class FileSink(Sink, SupportsPreprocessing):
         self._settings = settings
 
     def get_transformer(self) -> StreamTransformer | None:
-        """None: records are written as they come."""
+        """Return None: records need no preparation."""
         return None
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> "RowFileSinkBuilder":
-        """Begin with a folder and the encoder that makes bytes of each record."""
+        """Return a builder with a folder and the encoder that converts each record to bytes."""
         if not isinstance(encoder, Encoder):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"for_row_format needs an Encoder, not {encoder!r}")
         return RowFileSinkBuilder(fixed_place(str(base_path)), RowFormat(encoder))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> "BulkFileSinkBuilder":
-        """Begin with a folder and a format in columns, such as `ParquetBulkWriters.for_row_type()`."""
+        """Return a builder with a folder and a format in columns, such as `ParquetBulkWriters.for_row_type()`."""
         if not isinstance(writer_factory, BulkWriterFactory):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"for_bulk_format needs a BulkWriterFactory, not {writer_factory!r}")
         return BulkFileSinkBuilder(fixed_place(str(base_path)), writer_factory)
@@ -101,7 +101,7 @@ class _FileSinkBuilder(Generic[F]):
         self._compaction: Compaction | None = None
 
     def with_bucket_check_interval(self, interval: int) -> Self:
-        """Ask the rolling policy about files that nothing is written to every `interval` ms."""
+        """Apply the rolling policy to idle files every `interval` ms."""
         if interval < 1:
             raise ValueError(f"the bucket check interval must be above 0 ms, not {interval}")
         self._bucket_check_interval_ms = interval
@@ -121,13 +121,13 @@ class _FileSinkBuilder(Generic[F]):
         return self
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-        """Merge small files before they appear; they appear later for it."""
+        """Merge small files before they become visible, which delays them."""
         self._check_compactor(compactor)
         self._compaction = compaction_of(strategy, compactor)
         return self
 
     def disable_compact(self) -> Self:
-        """Every file as it was written: the default."""
+        """Keep every file as it was written, which is the default."""
         self._compaction = None
         return self
 
@@ -145,12 +145,12 @@ class _FileSinkBuilder(Generic[F]):
         )
 
     def _check_compactor(self, compactor: FileCompactor) -> None:
-        """Raise ValueError where files of this format cannot be merged so."""
+        """Raise ValueError if this compactor cannot merge files of this format."""
         is_parquet: Any = isinstance(self._format, ParquetWriterFactory)
         if compactor.name == PARQUET and not is_parquet:
             raise ValueError("parquet_file_compactor merges Parquet files only")
         if compactor.name == CONCAT and isinstance(self._format, BulkWriterFactory):
-            raise ValueError("files in columns cannot be concatenated: take parquet_file_compactor")
+            raise ValueError("files in columns cannot be concatenated: use parquet_file_compactor")
 
 
 class RowFileSinkBuilder(_FileSinkBuilder[RowFormat]):

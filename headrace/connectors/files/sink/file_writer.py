@@ -1,4 +1,4 @@
-"""FileWriter: the files of one subtask of a FileSink, from the first record to the committable.
+"""FileWriter: writes the files of one subtask of a FileSink, from the first record to the committable.
 
 Source: Flink FileWriter, FileWriterBucket.
 """
@@ -39,7 +39,7 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
 
 _OPEN_TRIES: Final = 5
-"""Tries to open a file: the committer may find its folder empty and remove it in between."""
+"""Attempts to open a file: the committer may find its folder empty and remove it in between."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class FileSinkSettings:
 
 @dataclass
 class PartFile:
-    """A file that is being written. `hidden_path` is where its bytes go, `stem` its name without suffix."""
+    """A file that is being written, at `hidden_path`; `stem` is its name without suffix."""
 
     hidden_path: str
     stem: str
@@ -71,8 +71,8 @@ class PartFile:
 class FileWriter(SinkWriter):
     """Writes the files of one subtask.
 
-    With checkpoints, files are handed over at each of them; without, the writer itself renames them to their final
-    names when the input has ended.
+    With checkpoints, files are handed over at each of them; without checkpoints, the writer itself renames them to
+    their final names when the input has ended.
     """
 
     def __init__(self, settings: FileSinkSettings, context: SubtaskContext) -> None:
@@ -104,7 +104,7 @@ class FileWriter(SinkWriter):
         self._schedule_check()
 
     def flush(self, end_of_input: bool) -> None:
-        """Bring bytes to the files; at the end of a job without checkpoints, give the files their names."""
+        """Write buffered bytes to the files; at the end of a job without checkpoints, give the files their names."""
         with self._disk:
             for part in self._open.values():
                 part.stream.flush()
@@ -114,7 +114,7 @@ class FileWriter(SinkWriter):
                     self._name_all()
 
     def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
-        """Complete every file and hand it over: it is never written to again."""
+        """Complete every file and hand it over; it is never written to again."""
         with self._disk:
             self._roll_all()
             prepared, self._complete = self._complete, []
@@ -204,7 +204,7 @@ class FileWriter(SinkWriter):
             self._roll(bucket)
 
     def _roll(self, bucket: str) -> None:
-        """Complete the bucket's file. It stays open in our books until it is, so that `close` finds it."""
+        """Complete the bucket's file. Until then it is registered as open, so that `close` finds it."""
         part = self._open[bucket]
         known_bytes = part.content.size_bytes
         part.content.finish()
@@ -255,7 +255,7 @@ class FileWriter(SinkWriter):
         persist_names(self._file_system, self._base_path, paths)
 
     def _schedule_check(self) -> None:
-        """Have files that nothing is written to looked at in time, as long as there are any."""
+        """Schedule a check of idle files, as long as there are any."""
         if self._is_check_scheduled or self._is_closed or not self._open:
             return
         self._is_check_scheduled = True
@@ -273,7 +273,7 @@ class FileWriter(SinkWriter):
         self._schedule_check()
 
     def _sweep(self) -> None:
-        """Delete files that earlier attempts of this subtask had not completed, and those that nobody needs."""
+        """Delete files that earlier attempts of this subtask had not completed, and files that are no longer needed."""
         for folder in staging_folders(self._file_system, self._base_path):
             if folder.is_older_attempt_of(self._folder):
                 place = f"{self._base_path}/{folder.name}"

@@ -1,8 +1,8 @@
-"""NoteFile: record of the commits into a target, in a small hidden file that is replaced as a whole.
+"""NoteFile: records the commits to a target in a small hidden file that is replaced as a whole.
 
-It is sealed with the user's key, as others may write in that folder: a note decides which files are moved and deleted.
-Beside it an empty file tells that there was a note: without it, a note that somebody deleted would be taken for one
-that was never written, and what was committed for what is still to come.
+The note is sealed with the user's key, because others may write in that folder, and a note decides which files are
+moved and deleted. An empty file next to it shows that there was a note: otherwise, if somebody deleted the note, rows
+would be committed a second time.
 """
 
 import hashlib
@@ -23,56 +23,56 @@ from headrace.core.randomness import system_random
 
 N = TypeVar("N", bound=msgspec.Struct)
 KeySource = Callable[[], MetadataKey]
-"""Finds, or makes, the user's key once a note is read."""
+"""Function that finds or makes the user's key when a note is read."""
 
 
 class NoteLostError(HeadraceError):
-    """A target's note of its commits is gone, so nobody can know whether rows are there already."""
+    """Raised if a target's note of its commits is missing, so that it is unknown whether rows were committed."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
     def __init__(self, path: str, trace: str) -> None:
         super().__init__(
-            f"the note {path} of what was committed is gone, and {trace} says that there was one: whether rows were "
-            f"committed already cannot be known. Put the note back, or delete {trace} too if nothing of this job is "
-            "to be kept there"
+            f"the note {path} of committed rows is missing, but {trace} shows that it existed: it is unknown whether "
+            f"rows were committed already. Restore the note, or delete {trace} too if no output of this job must be "
+            "kept there"
         )
         self.path = path
 
 
 class NoteDamagedError(HeadraceError):
-    """A target's note of its commits was changed, or written by another user, so it is not believed."""
+    """Raised if a target's note of its commits was changed, or written by another user."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
     def __init__(self, path: str, trace: str, reason: str) -> None:
         super().__init__(
-            f"the note {path} of what was committed is damaged ({reason}): whether rows were committed already cannot "
-            f"be known. Put a whole note back, or delete it and {trace} if nothing of this job is to be kept there"
+            f"the note {path} of committed rows is damaged ({reason}): it is unknown whether rows were committed "
+            f"already. Restore an intact note, or delete it and {trace} if no output of this job must be kept there"
         )
         self.path = path
 
 
 class NoteChangedError(HeadraceError):
-    """Another driver has written the note since: the one that took over. Its note stays."""
+    """Raised if the driver that took over has written the note meanwhile. That note is kept."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"the note {path} of what was committed has changed since this commit began: another driver of the job "
-            "commits in this one's place. What it noted is kept; a second attempt goes on from there"
+            f"the note {path} of committed rows has changed since this commit began: another driver of the job has "
+            "taken over. Its note is kept; a second attempt continues from there"
         )
         self.path = path
 
 
 class NoteFile(Generic[N]):
-    """A note of type `note_type` about `scope`, at `path`. A crash leaves the old one or the new one.
+    """A note of type `note_type` about `scope`, at `path`. A crash leaves the old note or the new one.
 
-    A writer has read the note before, and that note must still be there when it writes: otherwise a driver that was
-    taken for dead and goes on would replace its successor's note by its old one. Each writer uses a temporary name of
-    its own, so that it moves its own content. A short race between the last check and the move remains, as pyarrow has
-    no conditional move.
+    The note that a writer has read must still be there when it writes: otherwise a driver that was wrongly taken for
+    dead would replace its successor's note by its old one. Each writer uses a temporary name of its own, so that it
+    moves its own content. A short race between the last check and the move remains, because pyarrow has no conditional
+    move.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class NoteFile(Generic[N]):
         self._known: bytes | None = None
 
     def read(self) -> N | None:
-        """Return the note, or None where there never was one. NoteLostError where there was; NoteDamagedError."""
+        """Return the note, or None if there never was one. NoteLostError if it was deleted; NoteDamagedError."""
         # Asked before the note is looked at: another driver may just be making both for the first time.
         for path in (self._path, self._trace):
             if is_link(self._file_system, path):
@@ -107,7 +107,7 @@ class NoteFile(Generic[N]):
         return None
 
     def write(self, note: N) -> None:
-        """Replace the note that was read, durably. NoteChangedError where another one is there."""
+        """Replace the note that was read, durably. NoteChangedError if the note has changed since."""
         content = seal(msgspec.json.encode(note), self._subject, self._key())
         folder = self._path.rpartition("/")[0]
         new = f"{self._path}.{system_random().getrandbits(64):016x}.new"
@@ -115,7 +115,7 @@ class NoteFile(Generic[N]):
         try:
             self._replace(new, content)
         except (HeadraceError, OSError):
-            with suppress(OSError):  # what failed first is what is told
+            with suppress(OSError):  # the first error is the one that is reported
                 delete_file(self._file_system, new)
             raise
         self._known = content
@@ -150,5 +150,5 @@ class NoteFile(Generic[N]):
 
 
 def digest_of_scope(scope: str) -> str:
-    """Return a short name for a scope of commits, as scopes may hold characters that no file name can."""
+    """Return a short name for a scope of commits, because scopes may hold characters that file names cannot."""
     return hashlib.blake2b(scope.encode(), digest_size=8).hexdigest()

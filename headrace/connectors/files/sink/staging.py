@@ -1,17 +1,17 @@
-"""Staging folders: they hold files of a sink before their commit, one hidden folder per attempt of a writer.
+"""Staging folders: they hold the files of a sink before their commit, one hidden folder per attempt of a writer.
 
     written (`.inprogress`) ── checkpoint ──► prepared (`.pending`) ── commit ──► named, in its bucket
 
-The folder's name says whose it is, so that what a dead attempt left can be told from what is still needed: nothing
-that is in progress outlives its attempt, and what is prepared is needed exactly where a committable says so.
+The folder's name identifies its attempt, so that files of a dead attempt can be told from those still needed: a file in
+progress is not needed after its attempt, and a prepared file is needed only if a committable names it.
 
-A writer holds a lock on its folder, of which the system lets go when its process ends, however it ends, and changes
-the folder's time every minute while it has files open. Before it hands files over to a snapshot it leaves a marker
-there, with the folder of the job's checkpoints in it. So a writer that begins, of whatever job, can tell what is left:
+A writer holds a lock on its folder, which the system releases when its process ends in any way, and updates the
+folder's time every minute while it has files open. Before it hands files over to a snapshot it writes a marker with the
+folder of the job's checkpoints. So a new writer of any job can decide what to delete:
 
-    nobody holds the lock, quiet for an hour     what is in progress goes: nothing goes on from it
-    … quiet for a week, nothing handed over      what is complete goes too: no snapshot names it
-    … quiet for a week, checkpoints are gone     so does what was handed over to them
+    not locked, unchanged for an hour           delete files in progress: no attempt continues them
+    … for a week, and nothing handed over       also delete complete files: no snapshot names them
+    … for a week, and checkpoints deleted       also delete files that were handed over to them
 
 The staging folders of DataFrame sinks, next to their targets, are swept in the same way, all after a week. On file
 systems that are not local or have no locks, nothing is swept.
@@ -49,9 +49,9 @@ _NAME: Final = re.compile(r"\.headrace-([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})
 _LOG: Final = logging.getLogger(__name__)
 _FULL: Final = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "its user's quota is used up"}
 QUIET_MS: Final = 3_600_000
-"""Time after which a folder counts as left behind, where locks do not tell: a live writer touches it far more often."""
+"""Time after which a folder counts as abandoned if there are no locks: a live writer updates it far more often."""
 FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
-"""Time for which files are kept that a snapshot may name; a restarted driver commits them first of all."""
+"""Time for which files are kept that a snapshot may name; a restarted driver commits them first."""
 MARKER: Final = "handed-over"
 _MERGING: Final = f"{HIDDEN_PREFIX}merging-"
 _BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
@@ -59,20 +59,20 @@ _BESIDE: Final = re.compile(r"(\..+\.staging-)[0-9a-f]{16}")
 
 
 class OutputDiskFullError(HeadraceError):
-    """The disk on which a sink writes is full, or the quota of its user is used up."""
+    """Raised if the disk on which a sink writes is full, or the quota of its user is used up."""
 
     domain, recoverable, repeats = ErrorDomain.EXTERNAL, True, True
 
     def __init__(self, operator_name: str, folder: str, reason: str) -> None:
         super().__init__(
-            f"the sink '{operator_name}' cannot write to {folder}: {reason}; make room there, or have the sink write "
+            f"the sink '{operator_name}' cannot write to {folder}: {reason}; free some space, or let the sink write "
             "to a folder on another disk"
         )
         self.folder = folder
 
 
 class FullDiskGuard:
-    """Context in which a sink writes below `folder`: raises OutputDiskFullError where there is no room. Reusable."""
+    """Context in which a sink writes below `folder`; OutputDiskFullError if there is no space. Reusable."""
 
     def __init__(self, context: SubtaskContext, folder: str) -> None:
         self._operator_name = context.operator_name
@@ -89,7 +89,7 @@ class FullDiskGuard:
 
 
 def _free_text(folder: str) -> str:
-    """Return how much is free where a folder is, or would be."""
+    """Return the free space of the disk of a folder, which may not exist yet."""
     place = Path(folder)
     there = next((one for one in (place, *place.parents) if one.exists()), Path("/"))
     return f"{size_text(shutil.disk_usage(there).free)} free"
@@ -97,7 +97,7 @@ def _free_text(folder: str) -> str:
 
 @dataclass(frozen=True)
 class StagingFolder:
-    """Staging folder of one attempt. `owner` stands for job and operator, `token` is drawn by the attempt."""
+    """Staging folder of one attempt. `owner` stands for job and operator, `token` is random for each attempt."""
 
     owner: str
     subtask_index: int
@@ -106,14 +106,14 @@ class StagingFolder:
 
     @property
     def name(self) -> str:
-        """Its name, below the sink's folder."""
+        """Return the folder's name, below the sink's folder."""
         return (
             f"{HIDDEN_PREFIX}{self.owner}-{self.subtask_index}-{self.attempt_number}-{self.token}"
         )
 
     @staticmethod
     def of(context: SubtaskContext) -> "StagingFolder":
-        """Name the folder of a new writer."""
+        """Return the folder of a new writer."""
         token = system_random().randbytes(8).hex()
         return StagingFolder(
             owner_of_sink(context), context.subtask_index, context.attempt_number, token
@@ -121,14 +121,14 @@ class StagingFolder:
 
     @staticmethod
     def parse(name: str) -> "StagingFolder | None":
-        """Parse a folder's name; None where it is not a staging folder's."""
+        """Parse a folder's name; None if it is not that of a staging folder."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
         return StagingFolder(match[1], int(match[2]), int(match[3]), match[4])
 
     def is_older_attempt_of(self, other: "StagingFolder") -> bool:
-        """Return whether an attempt before `other` of the same subtask wrote here."""
+        """Return whether the folder belongs to an earlier attempt of the same subtask than `other`."""
         return (
             self.owner == other.owner
             and self.subtask_index == other.subtask_index
@@ -137,9 +137,9 @@ class StagingFolder:
 
 
 def make_staging_folder(file_system: Any, path: str, settings: Settings) -> None:
-    """Make a folder in which output waits for its commit; on local file systems for this user alone.
+    """Make a folder in which output waits for its commit; on local file systems only this user can access it.
 
-    The files in it have the permissions of results, which they are about to be.
+    Its files have the permissions of results, because they will become results.
     """
     if not isinstance(file_system, fs.LocalFileSystem) or settings.get_option(SHARED_FILES):
         file_system.create_dir(path, recursive=True)
@@ -149,10 +149,10 @@ def make_staging_folder(file_system: Any, path: str, settings: Settings) -> None
 
 
 def staging_folders(file_system: Any, base_path: str) -> Iterator[StagingFolder]:
-    """Every staging folder below a sink's folder; none where that does not exist."""
+    """Yield every staging folder below a sink's folder; none if that does not exist."""
     for info in folder_entries(file_system, base_path):
         folder = StagingFolder.parse(info.base_name) if info.type is fs.FileType.Directory else None
-        # A link of such a name is nobody's staging folder: what lies behind it is not ours to delete.
+        # A link with such a name is not a staging folder: its target must not be deleted.
         if folder is not None and not is_link(file_system, info.path):
             yield folder
 
@@ -160,7 +160,7 @@ def staging_folders(file_system: Any, base_path: str) -> Iterator[StagingFolder]
 def delete_files(
     file_system: Any, folder: str, suffixes: tuple[str, ...], keep: frozenset[str]
 ) -> None:
-    """Delete the files of a folder whose names end so, but for those to `keep` (names), and the folder where empty."""
+    """Delete the files of a folder with these suffixes, except those named in `keep`, and the folder if it is empty."""
     for info in folder_entries(file_system, folder):
         if info.base_name.endswith(suffixes) and info.base_name not in keep:
             delete_file(file_system, info.path)
@@ -168,13 +168,13 @@ def delete_files(
 
 
 def delete_file(file_system: Any, path: str) -> None:
-    """Delete a file that may be gone already."""
+    """Delete a file that may already have been deleted."""
     with contextlib.suppress(FileNotFoundError):
         file_system.delete_file(path)
 
 
 def remove_if_empty(file_system: Any, folder: str) -> None:
-    """Remove a local folder that holds nothing; object stores have no folders to speak of."""
+    """Remove an empty local folder; object stores have no real folders."""
     if isinstance(file_system, fs.LocalFileSystem):
         # Whoever is about to open a file there makes the folder again.
         with contextlib.suppress(OSError):
@@ -195,7 +195,7 @@ class StagingLock:
         self._descriptor: int | None = None
 
     def hold(self) -> None:
-        """Hold the folder, which is there; it may be another one of the same name than before. OSError."""
+        """Lock the folder, which must exist; it may have been replaced by one of the same name. OSError."""
         if not self._is_local:
             return
         if self._descriptor is not None:
@@ -203,17 +203,22 @@ class StagingLock:
                 return
             self.release()
         self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # no locks there: then nobody can take one either
+        with contextlib.suppress(
+            OSError
+        ):  # the file system has no locks, so no other process can take one either
             fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def touch(self) -> None:
-        """Change the folder's time."""
+        """Update the folder's time."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.utime(self._descriptor)
 
     def mark_handed_over(self, checkpoint_folder: str) -> None:
-        """A snapshot is going to name files there. `checkpoint_folder`: where its job's lie, or empty. OSError."""
+        """Mark that a snapshot will name files there.
+
+        `checkpoint_folder`: the folder of the job's checkpoints, or empty. OSError.
+        """
         if not self._is_local:
             return
         marker = f"{self._path}/{MARKER}"
@@ -222,18 +227,18 @@ class StagingLock:
                 file.write(checkpoint_folder)
 
     def release(self) -> None:
-        """Release the lock, by closing its folder. Idempotent."""
+        """Release the lock, by closing the folder. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # Also of a writer that nobody closed: its process may live on, and others must not take the writer for alive.
+        # Also for a writer that was not closed: its process may continue, but the writer must not count as alive.
         self.release()
 
 
 def checkpoint_folder_of(context: SubtaskContext) -> str:
-    """Return where checkpoints of the writer's job lie, empty where they do not outlive its driver."""
+    """Return the folder of the job's checkpoints; empty if they do not outlive its driver."""
     settings, attempt = context.settings, context.attempt_id
     if attempt is None or not settings.get_option(CHECKPOINT_DIRECTORY):
         return ""
@@ -241,7 +246,7 @@ def checkpoint_folder_of(context: SubtaskContext) -> str:
 
 
 def is_staging_beside(path: str) -> bool:
-    """Return whether a DataFrame sink made the folder beside its target; False for one that the user has named."""
+    """Return whether a DataFrame sink made the folder next to its target; False for one that the user has named."""
     return _BESIDE.fullmatch(path.rpartition("/")[2]) is not None
 
 
@@ -266,7 +271,7 @@ def remove_if_spent(file_system: Any, folder: str) -> None:
 
 
 def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms: int) -> None:
-    """Delete files that nobody needs, which dead writers of other jobs left in a sink's folder."""
+    """Delete unneeded files that dead writers of other jobs left in a sink's folder."""
     if not isinstance(file_system, fs.LocalFileSystem):
         return
     for folder in staging_folders(file_system, base_path):
@@ -302,7 +307,7 @@ def sweep_abandoned_beside(file_system: Any, own_path: str, now_ms: int) -> None
 def _sweep_one(
     file_system: Any, path: str, now_ms: int, begun: tuple[str, ...], complete: tuple[str, ...]
 ) -> None:
-    """Delete files by the ends of their names: those begun after an hour, complete ones once nothing names them."""
+    """Delete files by suffix: incomplete ones after an hour, complete ones once no snapshot names them."""
     if os.stat(path).st_uid != os.geteuid() or is_link(file_system, path):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -319,7 +324,7 @@ def _sweep_one(
         delete_files(file_system, path, suffixes, frozenset())
         remove_if_spent(file_system, path)
         if not os.path.exists(path) or len(os.listdir(path)) < before:
-            _LOG.info("%s was left by a writer that died: what nobody needs of it is deleted", path)
+            _LOG.info("%s was left by a writer that died: its unneeded files are deleted", path)
     finally:
         os.close(descriptor)
 
@@ -335,7 +340,9 @@ def _is_named_by_nothing(path: str, quiet_ms: int) -> bool:
     try:
         return not checkpoints or not is_there(checkpoints)
     except HeadraceError as error:
-        _LOG.warning("%s stays, as nobody can say whether checkpoints name it: %s", path, error)
+        _LOG.warning(
+            "%s is kept, because it is unknown whether checkpoints name it: %s", path, error
+        )
         return False
 
 

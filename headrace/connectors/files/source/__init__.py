@@ -1,1 +1,1 @@
-"""FileSource: files become splits, splits become records."""
+"""FileSource: turns files into splits, and splits into records."""

@@ -1,4 +1,4 @@
-"""FileEnumerator: finds files, cuts them into splits and gives one to each reader that asks.
+"""FileEnumerator: finds files, cuts them into splits and assigns one to each reader that asks.
 
 Source: Flink StaticFileSplitEnumerator, ContinuousFileSplitEnumerator, BlockSplittingRecursiveEnumerator.
 """
@@ -36,7 +36,7 @@ class FileEnumeration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileEnumeratorState(msgspec.Struct, frozen=True, array_like=True):
-    """Splits that nobody has, and the identities of all files that splits were made of.
+    """Unassigned splits, and the identities of all files from which splits were made.
 
     `known_files` is None before the first listing.
     """
@@ -46,7 +46,7 @@ class FileEnumeratorState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SplitQueue(SplitEnumerator):
-    """Base of enumerators that give splits in order, one to each reader that asks."""
+    """Base of enumerators that assign splits in order, one to each reader that asks."""
 
     def __init__(self, context: SplitEnumeratorContext) -> None:
         self.context = context
@@ -57,7 +57,7 @@ class SplitQueue(SplitEnumerator):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether no split will be found any more."""
+        """Return whether no more splits will be found."""
         return False
 
     def handle_split_request(self, subtask_index: int, host: str) -> None:
@@ -74,7 +74,7 @@ class SplitQueue(SplitEnumerator):
         self._waiting = [one for one in self._waiting if one != subtask_index]
 
     def serve(self) -> None:
-        """Assign splits to waiting readers; once there can be no more, tell them so."""
+        """Assign splits to waiting readers; tell them when there can be no more."""
         registered = self.context.registered_readers
         self._waiting = [one for one in self._waiting if one in registered]
         while self._waiting and self.splits:
@@ -84,7 +84,7 @@ class SplitQueue(SplitEnumerator):
 
 
 class FileEnumerator(SplitQueue):
-    """Each file is found by its name, once: rows that are written to it later are not read."""
+    """Finds each file once, by its name: rows that are appended to it later are not read."""
 
     def __init__(self, context: SplitEnumeratorContext, enumeration: FileEnumeration) -> None:
         super().__init__(context)
@@ -125,7 +125,7 @@ class FileEnumerator(SplitQueue):
             # A listing that fails now and then is made up for by the next one.
             if not self._is_failure_logged:
                 self._is_failure_logged = True
-                _LOG.warning("looking for new files failed, and is tried again: %s", error)
+                _LOG.warning("looking for new files failed and will be repeated: %s", error)
         else:
             self._is_failure_logged = False
             self._add_new(files)

@@ -1,6 +1,6 @@
-"""FileSource: the records of files, bounded or watching for new ones.
+"""FileSource: reads the records of files, bounded or watching for new ones.
 
-PyFlink's providers are plain values here: they choose how files are cut into splits, and how splits are assigned.
+PyFlink's providers are plain values: they choose how files are cut into splits, and how splits are assigned.
 
 Source: Flink FileSource, FileEnumerator.Provider, FileSplitAssigner.Provider.
 """
@@ -21,18 +21,18 @@ from headrace.functions.runtime_context import SubtaskContext
 from headrace.functions.source import Boundedness, SourceReader, SplitSource
 
 DEFAULT_SPLIT_SIZE: Final = 128 << 20
-"""Bytes; as Spark cuts files by default."""
+"""Default split size in bytes, as in Spark."""
 
 
 @dataclass(frozen=True)
 class FileEnumeratorProvider:
-    """Choice of splits: ranges of files, or whole files. Both search folders through and leave hidden files out."""
+    """Choice of splits: ranges of files, or whole files. Both search folders recursively and skip hidden files."""
 
     is_splitting: bool
 
     @staticmethod
     def default_splittable_file_enumerator() -> "FileEnumeratorProvider":
-        """Cut large files into ranges, where the format can read them so."""
+        """Cut large files into ranges, if the format can read them so."""
         return FileEnumeratorProvider(is_splitting=True)
 
     @staticmethod
@@ -49,15 +49,18 @@ class FileSplitAssignerProvider:
 
     @staticmethod
     def locality_aware_split_assigner() -> "FileSplitAssignerProvider":
-        """Assign splits of a reader's own host first; as no split's host is known, any reader gets the next one."""
+        """Assign splits of a reader's own host first.
+
+        As hosts of splits are not known, any reader gets the next one.
+        """
         return FileSplitAssignerProvider(is_locality_aware=True)
 
 
 class FileSource(SplitSource):
-    """Reads files. The JobMaster finds them and gives them out, whole or in ranges, to subtasks that ask.
+    """Reads files. The JobMaster finds them and assigns them, whole or in ranges, to subtasks that ask.
 
     Exactly once: a split in a checkpoint is a file with the range and the position in it. Files must not be changed
-    while they are read, but may grow: what is appended after a file was found is not read.
+    while they are read, but may grow: data appended after a file was found is not read.
 
     Example:
         >>> from headrace.connectors.files.formats.text_lines import StreamFormat
@@ -75,12 +78,12 @@ class FileSource(SplitSource):
     def for_record_stream_format(
         stream_format: FileReaderFormat, *paths: str
     ) -> "FileSourceBuilder":
-        """Begin with a format that reads record by record, and the files or folders to read."""
+        """Return a builder with a format that reads record by record, and the files or folders to read."""
         return FileSourceBuilder(stream_format, tuple(fixed_place(str(path)) for path in paths))
 
     @staticmethod
     def for_bulk_file_format(bulk_format: FileReaderFormat, *paths: str) -> "FileSourceBuilder":
-        """Begin with a format that reads many records at once, and the files or folders to read."""
+        """Return a builder with a format that reads many records at once, and the files or folders to read."""
         return FileSource.for_record_stream_format(bulk_format, *paths)
 
     @property
@@ -117,21 +120,21 @@ class FileSourceBuilder:
         self._is_splitting = True
 
     def monitor_continuously(self, discovery_interval: Duration) -> "FileSourceBuilder":
-        """Look for new files every interval, without end."""
+        """Look for new files at every interval, without end."""
         if discovery_interval.to_millis() <= 0:
             raise ValueError(f"the discovery interval must be above 0, not {discovery_interval}")
         self._discovery_interval_ms = discovery_interval.to_millis()
         return self
 
     def process_static_file_set(self) -> "FileSourceBuilder":
-        """Read the files that are there, then end: the default."""
+        """Read the existing files, then end; the default."""
         self._discovery_interval_ms = None
         return self
 
     def with_split_size(self, size_bytes: int | None) -> "FileSourceBuilder":
-        """Cut files into ranges of about this size, which several subtasks read at once; None reads each in order.
+        """Cut files into ranges of about this size, which several subtasks read concurrently.
 
-        Compressed files, and charsets such as UTF-16, are never cut.
+        None reads each file in order. Compressed files, and charsets such as UTF-16, are never cut.
         """
         if size_bytes is not None and size_bytes <= 0:
             raise ValueError(f"the split size must be above 0, not {size_bytes}")
@@ -139,12 +142,12 @@ class FileSourceBuilder:
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> "FileSourceBuilder":
-        """Say whether files are cut; that a non-splittable enumerator was set holds over any split size."""
+        """Set whether files are cut; a non-splittable enumerator has priority over any split size."""
         self._is_splitting = file_enumerator.is_splitting
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> "FileSourceBuilder":
-        """Splits go to the reader that asks for work: the only assigner that there is."""
+        """Accept the only assigner: splits go to the reader that asks for work."""
         if not isinstance(split_assigner, FileSplitAssignerProvider):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"set_split_assigner needs a FileSplitAssignerProvider, not {split_assigner!r}"

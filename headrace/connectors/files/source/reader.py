@@ -20,17 +20,19 @@ from headrace.functions.source import (
 )
 
 AHEAD_BYTES: Final = 1 << 20
-"""Once at most so many bytes of a split are still to be read, the next one is asked for already: the way to the
-enumerator and back takes about as long as reading them. Asked for sooner, it would be kept from idle readers."""
+"""Bytes left of a split at which the next one is requested: a request takes about as long as reading them.
+
+An earlier request would keep the split from idle readers.
+"""
 
 
 class FileReader(SplitReader):
-    """Asks for a split when it has none, or nearly so; it reads several only after a restart with fewer readers.
+    """Requests a split when it has none, or nearly none; it has several only after a restart with fewer readers.
 
-    It asks ahead once it has read one, so that few files do not go to the reader that is first there.
+    It requests ahead only after its first split, so that the first reader does not take all of a few files.
 
-    Files are opened, and closed, as they are come to. Each split has a watermark of its own. That of the last split
-    stays until there is another: a reader without work still says how far it has got, and becomes idle in time.
+    Files are opened one at a time. Each split has a watermark of its own. The last split's watermark stays until there
+    is another split: a reader without work still reports its progress, and becomes idle in time.
     """
 
     def __init__(self, reader_format: FileReaderFormat, context: SubtaskContext) -> None:
@@ -93,7 +95,7 @@ class FileReader(SplitReader):
             records.close()
 
     def split_ended(self, split: FileSplit) -> None:
-        """The last record of a split was emitted."""
+        """Handle the end of a split, after its last record was emitted."""
 
     def _begin(self, splits: Sequence[FileSplit]) -> None:
         self._splits.extend(splits)
@@ -105,13 +107,13 @@ class FileReader(SplitReader):
             self.request_split()
 
     def _ask_ahead(self, split: FileSplit) -> None:
-        """Ask for the next split when little of the only one is left."""
+        """Request the next split when little of the only one is left."""
         is_only = len(self._splits) == 1 and not self._ahead
         if is_only and self._has_ended_one and self._unread_bytes(split) <= AHEAD_BYTES:
             self._ask()
 
     def _unread_bytes(self, split: FileSplit) -> int:
-        """Return the bytes of a split that are still to be read: all of them where its format does not know."""
+        """Return the bytes of a split that are still to be read: all of them if its format does not know."""
         records = self._records.get(split.split_id)
         unread_bytes = None if records is None else records.unread_bytes
         return split.length if unread_bytes is None else unread_bytes
@@ -120,7 +122,7 @@ class FileReader(SplitReader):
         self._pending_bytes = sum(map(self._unread_bytes, (*self._splits, *self._ahead)))
 
     def _register_new(self, output: SourceOutput) -> None:
-        """Let new splits hold the watermark back; the one that had ended and stayed is then not needed."""
+        """Register new splits, which hold the watermark back; release the ended split that was kept."""
         new, self._new = self._new, []
         if new and self._last_ended is not None:
             output.release_split(self._last_ended)
@@ -129,7 +131,7 @@ class FileReader(SplitReader):
             output.add_split(split_id)
 
     def _read(self, split: FileSplit, output: SourceOutput) -> None:
-        """Emit a chunk of the first split; it then is the last in turn, or ends."""
+        """Emit a chunk of the first split, which then becomes the last in turn, or ends."""
         split_id = split.split_id
         records = self._records.get(split_id)
         if records is None:

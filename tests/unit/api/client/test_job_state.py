@@ -162,8 +162,8 @@ def test_a_newer_checkpoint_is_asked_for_where_the_newest_is_given_up_meanwhile(
 @pytest.mark.parametrize(
     ("limits", "named"),
     [
-        ({"row_limit": -1}, "row_limit is -1"),
-        ({"time_limit": timedelta(0)}, "time_limit is 0:00:00"),
+        ({"row_limit": -1}, "row_limit must be 0 or more rows of each subtask, not -1"),
+        ({"time_limit": timedelta(0)}, "time_limit must be longer than 0, not 0:00:00"),
     ],
 )
 def test_a_limit_that_is_none_is_refused_before_anybody_is_asked(

@@ -86,7 +86,7 @@ def test_people_read_the_largest_of_it_first() -> None:
     assert str(FIGURES).splitlines() == [
         "operator 'counter', 3 subtasks",
         "  count (keyed): 10 rows, 360 B, key groups x1.7, subtasks x2.5, 30% expired, oldest window 50, "
-        "only part of it was read",
+        "only partly read",
         "    largest keys: 'a' 3 rows, 'b' 1 rows, 'c' 6 rows",
         "  timers (timers): 4 rows, 40 B, subtasks x2.2",
         "    event timers: 2 due, 2 later",

@@ -96,7 +96,7 @@ def test_setters_of_features_that_are_not_there_accept_only_the_default(
     [
         ("execution.checkpointing.file-merging.enabled", "data-inline-threshold"),
         ("execution.checkpointing.region.enabled", "tolerable-failed-checkpoints"),
-        ("execution.checkpointing.unaligned.during-recovery.enabled", "leave the option out"),
+        ("execution.checkpointing.unaligned.during-recovery.enabled", "remove the option"),
         ("state.backend.changelog.enabled", "execution.checkpointing.incremental"),
         ("python.profile.enabled", "flame graph"),
     ],
@@ -123,7 +123,7 @@ def test_getters_give_back_what_flinks_do(env: StreamExecutionEnvironment) -> No
     env.enable_checkpointing(1000)
     assert checkpoints.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
     assert config.get_task_cancellation_interval() == 30_000
-    with pytest.raises(ProgramError, match="pickled with what they refer to"):
+    with pytest.raises(ProgramError, match="pickled with the objects they refer to"):
         config.disable_closure_cleaner()
 
 
@@ -153,11 +153,11 @@ def test_a_field_of_a_row_becomes_a_message() -> None:
     assert schema.serialize(Row(b"k", b"v")) == b"v"
     assert schema.serialize((b"k", None)) == b""
     assert schema == RowFieldExtractorSchema(1) != RowFieldExtractorSchema(0)
-    with pytest.raises(TypeError, match="field 1 of a record holds 'v' and must hold bytes"):
+    with pytest.raises(TypeError, match="field 1 of a record holds 'v', but must hold bytes"):
         schema.serialize(Row(b"k", "v"))
     with pytest.raises(TypeError, match="has no field 1"):
         schema.serialize(Row(b"k"))
-    with pytest.raises(ValueError, match="a field index is 0 or more, not -1"):
+    with pytest.raises(ValueError, match="a field index must be 0 or more, not -1"):
         RowFieldExtractorSchema(-1)
 
 

@@ -61,7 +61,7 @@ def test_a_file_that_is_not_there_or_no_archive_is_an_error(tmp_path: Path) -> N
         read(archives=tmp_path / "nowhere.zip")
     with pytest.raises(ConfigurationError, match="an archive ends in"):
         read(archives=tmp_path / "a.rar")
-    with pytest.raises(ConfigurationError, match="no folder of packages"):
+    with pytest.raises(ConfigurationError, match="not a folder of packages"):
         read(requirements=f"{tmp_path}/a.rar#{tmp_path}/a.rar")
 
 
@@ -69,7 +69,7 @@ def test_two_files_of_one_name_and_too_many_bytes_are_errors(tmp_path: Path) -> 
     (tmp_path / "a.zip").write_bytes(b"x" * 600)
     with pytest.raises(ConfigurationError, match="two files of the job have this name"):
         read(archives=f"{tmp_path}/a.zip,{tmp_path}/a.zip")
-    with pytest.raises(ConfigurationError, match="more than 1"):
+    with pytest.raises(ConfigurationError, match="larger than 1"):
         read(archives=f"{tmp_path}/a.zip,{tmp_path}/a.zip#b", size_max="1000")
 
 

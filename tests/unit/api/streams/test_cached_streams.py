@@ -300,7 +300,7 @@ def test_a_job_that_is_lost_again_is_not_run_a_third_time(
     cached.print()
     lost = CachedStreamLostError("id", "job", "it is gone", data_set)
     executor.client = failing(executor, lost)
-    with pytest.raises(CachedStreamLostError, match="run the job again, and what makes the"):
+    with pytest.raises(CachedStreamLostError, match="run the job again, which also computes the"):
         env.execute()
     assert len(executor.submitted) == 3
 
@@ -412,7 +412,7 @@ def test_a_stream_without_end_is_refused_and_so_is_one_beside_it(
         endless(env).map(str).cache()
     doubled(env).cache()
     endless(env).print()
-    with pytest.raises(ProgramError, match="in the same job has no end: cache it in a job of"):
+    with pytest.raises(ProgramError, match="in the same job has no end: cache it in a job with"):
         env.execute()
 
 

@@ -150,7 +150,7 @@ def test_aggregations_keep_the_type_and_check_the_field(
     ):
         keyed(env).sum(1.5)  # type: ignore[arg-type]
     with pytest.raises(
-        ProgramError, match="sum: field 'name' is of type String, which is no number"
+        ProgramError, match="sum: field 'name' is of type String, which is not a number"
     ):
         keyed(env).sum("name")
     keyed(env).max("name")

@@ -113,7 +113,9 @@ def test_records_without_a_type_have_no_columns(env: StreamExecutionEnvironment)
 def test_a_stream_without_an_end_needs_a_limit(env: StreamExecutionEnvironment) -> None:
     source = DataGeneratorSource(lambda index: index, type_info=Types.LONG())
     endless = env.from_source(source, WatermarkStrategy.no_watermarks(), "endless")
-    with pytest.raises(ProgramError, match="has no end: say with `limit`"):
+    with pytest.raises(
+        ProgramError, match="has no end: pass the number of records to wait for as `limit`"
+    ):
         endless.to_arrow()
 
 

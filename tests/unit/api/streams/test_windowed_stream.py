@@ -192,11 +192,11 @@ def test_aggregate_takes_no_argument_twice(windows_and_function: WindowsAndFunct
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"window_function": 42}, "take no window_function: pass"),
-        ({"accumulator_type": Types.INT()}, "take no accumulator_type: pass"),
+        ({"window_function": 42}, "accept no window_function: pass"),
+        ({"accumulator_type": Types.INT()}, "accept no accumulator_type: pass"),
         (
             {"window_function": 42, "output_type": Types.INT()},
-            "take no window_function and no output_type: pass",
+            "accept no window_function and no output_type: pass",
         ),
     ],
     ids=["window_function", "accumulator_type", "two"],
@@ -246,7 +246,7 @@ def test_built_in_aggregates_say_what_they_need(env: StreamExecutionEnvironment)
     windowed = keyed(env).window(HOUR)
     with pytest.raises(ProgramError, match="there is no column 'dely' among origin, delay"):
         windowed.aggregate(agg.mean("dely"))
-    with pytest.raises(ProgramError, match="a column of numbers, and this one is of type string"):
+    with pytest.raises(ProgramError, match="a column of numbers, but its type is string"):
         windowed.aggregate(agg.sum("origin"))
     with pytest.raises(ProgramError, match="the aggregation would have two columns 'count'"):
         windowed.aggregate(agg.count(), agg.count())
@@ -273,5 +273,5 @@ def test_built_in_aggregates_say_what_they_need(env: StreamExecutionEnvironment)
         keyed(env).window(staggered).aggregate(agg.count())
     with pytest.raises(TypeError, match="aggregate takes built-in aggregates"):
         windowed.aggregate(agg.count(), Average())
-    with pytest.raises(ValueError, match="a quantile lies within 0 and 1"):
+    with pytest.raises(ValueError, match="a quantile must be between 0 and 1"):
         agg.quantile("delay", 95)

@@ -29,7 +29,9 @@ def test_a_file_is_no_folder_to_look_into(tmp_path: Path, name: str) -> None:
 
 
 def test_a_scheme_that_nobody_knows_is_not_a_storage_that_is_down() -> None:
-    with pytest.raises(CheckpointStorageError, match=r"nix://a/b.*the scheme is spelt") as raised:
+    with pytest.raises(
+        CheckpointStorageError, match=r"nix://a/b.*spelling of the scheme"
+    ) as raised:
         find_snapshots("nix://a/b")
     assert "is up" not in str(raised.value)
 

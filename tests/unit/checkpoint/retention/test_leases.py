@@ -147,7 +147,7 @@ def test_of_very_many_that_are_read_the_oldest_goes(
     assert not is_there(job.uri(1))
     assert not is_there(job.uri(2))
     assert is_there(job.uri(3))
-    assert f"{job.uri(2)} is deleted although somebody reads it" in caplog.text
+    assert f"{job.uri(2)} is deleted although it is being read" in caplog.text
 
 
 def test_what_waits_for_shared_files_alone_is_no_reader_too_many(

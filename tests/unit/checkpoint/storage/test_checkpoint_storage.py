@@ -317,5 +317,5 @@ def test_a_folder_that_cannot_be_made_names_the_option(tmp_path: Path) -> None:
     assert "deleted or moved" not in str(not_begun.value)
     with pytest.raises(CheckpointStorageError, match=NOT_MADE):
         make_folder(folder)
-    with pytest.raises(CheckpointStorageError, match="see whether it was deleted or moved"):
+    with pytest.raises(CheckpointStorageError, match="check whether it was deleted or moved"):
         read_all(f"{folder}/state")

@@ -138,7 +138,7 @@ def test_a_record_that_somebody_else_wrote_makes_no_file_anywhere(
     moved = seal(forged, f"id {number + 1} of lineage {LINEAGE}", KEY)
     for content in (forged + b"\n", seal(forged, subject, strangers), moved):
         replace_file(record, content, "token")
-        with pytest.raises(RecordNotTrustedError, match="not to be trusted"):
+        with pytest.raises(RecordNotTrustedError, match="cannot be trusted"):
             take_over(folder, seed=2)
     assert not elsewhere.exists()
     replace_file(record, seal(forged, subject, KEY), "token")

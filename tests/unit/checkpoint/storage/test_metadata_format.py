@@ -64,7 +64,7 @@ def test_any_json_reader_reads_it() -> None:
 
 def test_a_later_version_is_named_before_anything_of_it_is_read() -> None:
     later = WRITTEN.replace(b'"version": 1,', b'"version": 2,')
-    with pytest.raises(MetadataVersionError, match=r"version '2', and known are 1"):
+    with pytest.raises(MetadataVersionError, match=r"version '2', but only 1"):
         decode_metadata(later, KEY, URI)
 
 

@@ -111,7 +111,7 @@ def test_content_that_was_cut_off_says_how_long_it_was(folder: str) -> None:
     file = storage_in(folder).write("counts", BIG)
     cut = StateFile(child_uri(folder, "cut"), b"", file.size_bytes, file.digest)
     write_new(cut.uri, [BIG[:-1]])
-    with pytest.raises(CheckpointCorruptedError, match="51199 bytes, and had 51200"):
+    with pytest.raises(CheckpointCorruptedError, match="51199 bytes, but had 51200"):
         StateReader().read(cut)
 
 

@@ -127,7 +127,7 @@ def test_the_file_of_a_cluster_that_has_ended_is_removed(shell: Shell) -> None:
     file = write("http://127.0.0.1:8081", "nightly", process.pid)
     process.communicate()
     found = shell("cluster", "list")
-    assert "No cluster runs" in found.out and "has ended" in found.err
+    assert "No cluster is running" in found.out and "has ended" in found.err
     assert not file.exists()
 
 
@@ -156,7 +156,7 @@ def test_info_shows_slots_jobs_and_the_spark_master(shell: Shell) -> None:
 def test_a_cluster_is_named_by_its_name_or_its_address_and_not_by_both(shell: Shell) -> None:
     refused = shell("cluster", "info", "nightly", "-m", "127.0.0.1:8081")
     assert refused.code == 1
-    assert "not by both" in refused.err
+    assert "not both" in refused.err
 
 
 def test_a_name_that_nobody_has_is_an_error_that_lists_the_others(shell: Shell) -> None:

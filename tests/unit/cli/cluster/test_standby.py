@@ -89,16 +89,16 @@ def test_its_name_is_taken_and_it_needs_high_availability(shell: Shell) -> None:
 
 def test_a_supervisor_is_for_daemons(shell: Shell) -> None:
     refused = shell("cluster", "start", "--supervise", "--foreground")
-    assert refused.code == 1 and "--supervise is for daemons" in refused.err
+    assert refused.code == 1 and "--supervise cannot be used with --foreground" in refused.err
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--standby",), "--standby is for programs with a cluster of their own"),
+        (("--standby",), "--standby needs a program with a cluster of its own"),
         (("-d", "--supervise"), "-D high-availability.type"),
-        (("--target", "per-job", "-d", "--standby", *HIGHLY_AVAILABLE), "and no --target"),
-        (("--supervise", *HIGHLY_AVAILABLE), "--supervise is for daemons: add -d"),
+        (("--target", "per-job", "-d", "--standby", *HIGHLY_AVAILABLE), "and leave out --target"),
+        (("--supervise", *HIGHLY_AVAILABLE), "--supervise needs -d"),
     ],
 )
 def test_a_driver_of_a_program_stands_by_where_it_can_go_on(

@@ -39,7 +39,7 @@ def test_a_name_that_commands_or_files_would_take_for_something_else_is_refused(
     shell: Shell, name: str
 ) -> None:
     refused = shell("cluster", "start", f"--name={name}")
-    assert refused.code == 1 and "is no name" in refused.err
+    assert refused.code == 1 and "is not a valid name" in refused.err
 
 
 def test_a_name_that_a_cluster_has_is_refused(shell: Shell) -> None:
@@ -92,7 +92,7 @@ def test_of_two_that_start_under_one_name_the_second_fails_until_the_first_has_e
     assert refused.code == 1
     assert refused.err.splitlines()[0] == (
         "error: a cluster called 'nightly' runs on this machine, or is being started: stop it with "
-        "'headrace cluster stop nightly', or take another name"
+        "'headrace cluster stop nightly', or choose another name"
     )
     with taken_name("nightly"), taken_name("another"):
         names = headrace_home() / "names"

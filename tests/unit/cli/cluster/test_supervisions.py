@@ -55,7 +55,7 @@ def test_the_list_has_a_cluster_until_its_driver_runs_again(shell: Shell) -> Non
     assert listed["restarting-since"] > 0
     file.driver_starts(os.getppid())
     file.driver_runs()
-    assert "No cluster runs" in shell("cluster", "list").out
+    assert "No cluster is running" in shell("cluster", "list").out
 
 
 def test_a_driver_that_is_gone_is_away_before_its_supervisor_knows(
@@ -129,7 +129,7 @@ def test_who_stops_it_is_told_that_stored_jobs_were_not_cancelled(
 ) -> None:
     write_for(home, other_process, keeps_jobs=True)
     stopped = shell("cluster", "stop", "nightly")
-    assert stopped.code == 0 and "nobody was there to cancel its jobs" in stopped.err
+    assert stopped.code == 0 and "it had no driver to cancel its jobs" in stopped.err
 
 
 def test_of_several_none_is_stopped_that_is_not_named(
@@ -139,7 +139,7 @@ def test_of_several_none_is_stopped_that_is_not_named(
     restarting_file("orders")
     refused = shell("cluster", "stop")
     assert refused.code == 1
-    assert f"nightly, which process {other_process.pid} starts again" in refused.err
+    assert f"nightly, which process {other_process.pid} is restarting" in refused.err
     assert other_process.poll() is None
 
 
@@ -152,7 +152,7 @@ def test_one_that_comes_back_may_be_meant_as_well_as_one_that_runs(
     refused = shell("cluster", "stop")
     assert refused.code == 1
     assert "\n  -m 127.0.0.1:8081  orders\n" in refused.err
-    assert f"\n  nightly, which process {other_process.pid} starts again\n" in refused.err
+    assert f"\n  nightly, which process {other_process.pid} is restarting\n" in refused.err
 
 
 def test_a_driver_of_another_machine_has_no_supervisor_here() -> None:

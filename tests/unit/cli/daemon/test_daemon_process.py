@@ -160,5 +160,5 @@ def test_logs_go_where_the_settings_say(tmp_path: Path) -> None:
 def test_a_home_that_others_may_write_to_is_refused(home: Path) -> None:
     home.mkdir()
     home.chmod(0o777)
-    with pytest.raises(HomeFolderError, match="others may write"):
+    with pytest.raises(HomeFolderError, match="other users may write"):
         log_folder_of({}, SystemClock())

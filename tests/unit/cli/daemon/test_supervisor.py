@@ -166,7 +166,7 @@ def test_an_application_is_started_again_until_its_main_has_ended(
     with caplog.at_level(logging.WARNING):
         code, _, starts = supervised(tmp_path, monkeypatch, duty=APPLICATION, then=75)
     assert (code, len(starts)) == (0, 4)
-    assert "application 'orders' ended with code 75; it is started again" in caplog.text
+    assert "application 'orders' ended with code 75; restarting it" in caplog.text
     assert [start["is_standby"] for start in starts] == [False, True, True, True]
 
 

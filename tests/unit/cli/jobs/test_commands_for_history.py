@@ -12,8 +12,8 @@ from tests.unit.rest.history.served_history import ServedHistory, served_history
 from tests.unit.rest.sample_cluster import FAILED_JOB
 
 ENDED = FAILED_JOB.hex()
-STEERED = f"error: Job {ENDED} has ended, and this is a history server, where no job is steered: "
-ONLY_RUNNING = f"error: Job {ENDED} has ended, and only a running one has /jobs/{ENDED}"
+STEERED = f"error: Job {ENDED} has ended, and a history server cannot control jobs: "
+ONLY_RUNNING = f"error: Job {ENDED} has ended, and only a running job has /jobs/{ENDED}"
 NO_LOGS = (
     "error: this is a history server, which shows jobs that have ended from their archives, and "
     "archives hold no log files: "
@@ -84,14 +84,14 @@ def test_what_an_archive_holds_is_answered(
         (("logs", "--list"), NO_LOGS),
         (("logs", "--stdout"), NO_LOGS),
         (("logs", "--file", "jobmanager.log.1"), NO_LOGS),
-        (("logs", "1"), "and has no /taskmanagers: ask a cluster that runs, with -m HOST:PORT"),
-        (("metrics", "--of-jobmanager"), "and has no /jobmanager/metrics: ask a cluster that runs"),
-        (("savepoint", "-d", "/data/savepoint-1"), "'headrace savepoint dispose PATH' does"),
+        (("logs", "1"), "and has no /taskmanagers: use a running cluster, with -m HOST:PORT"),
+        (("metrics", "--of-jobmanager"), "and has no /jobmanager/metrics: use a running cluster"),
+        (("savepoint", "-d", "/data/savepoint-1"), "use 'headrace savepoint dispose PATH'"),
         (("savepoint", "--result", "0a" * 16, ENDED), STEERED),
         (("state", "--snapshot", "latest", ENDED), "'headrace checkpoint show PATH'"),
-        (("state", "enrich"), "error: no job runs: name one that has ended"),
-        (("top", "--once"), "error: no job runs: name one that has ended"),
-        (("flamegraph", "1"), "error: no job runs: name one that has ended"),
+        (("state", "enrich"), "error: no job is running: name one that has ended"),
+        (("top", "--once"), "error: no job is running: name one that has ended"),
+        (("flamegraph", "1"), "error: no job is running: name one that has ended"),
         (("cancel", "0c" * 16), f"error: Job {'0c' * 16} not found"),
     ],
 )

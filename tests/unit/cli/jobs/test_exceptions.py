@@ -52,7 +52,7 @@ def test_others_that_failed_with_it_are_counted_and_told_apart(shell: Shell) -> 
     others = [entry(), entry("ConnectionError: gone"), entry("ConnectionError: gone")]
     with fake_cluster(history(entry(concurrentExceptions=others)), token="") as cluster:
         outcome = shell("exceptions", "-m", cluster.authority, JOB)
-    assert outcome.lines[2:] == ["  with it 3 more failed", "    ConnectionError: gone"]
+    assert outcome.lines[2:] == ["  3 more failed with it", "    ConnectionError: gone"]
 
 
 def test_tracebacks_are_shown_on_demand_and_older_ones_are_mentioned(shell: Shell) -> None:

@@ -91,7 +91,7 @@ def test_a_vertex_that_does_not_run_yet_is_not_waited_for(shell: Shell) -> None:
     with fake_cluster({f"GET /jobs/{JOB}": waiting}, token="") as cluster:
         outcome = shell("flamegraph", "-m", cluster.authority, JOB, "1")
     assert outcome.code == 1
-    assert "'Source: flights -> Map' does not run yet (it is SCHEDULED): ask again" in outcome.err
+    assert "'Source: flights -> Map' does not run yet (it is SCHEDULED): try again" in outcome.err
 
 
 def test_a_file_that_cannot_be_written_is_told(shell: Shell, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_a_relative_folder_of_a_detached_savepoint_is_said_to_be_the_cluster_s(
 ) -> None:
     with fake_cluster(operation(f"/jobs/{JOB}/{path}"), token="") as cluster:
         outcome = shell(*arguments, "-detached", "-m", cluster.authority)
-    told = "'saved' is taken from the folder in which the cluster was started"
+    told = "'saved' is relative to the folder in which the cluster was started"
     assert (outcome.code, told in outcome.err) == (0, True)
 
 
@@ -341,7 +341,7 @@ def test_checkpoint_triggers_one_and_tells_its_number(
         (["job", "lst"], "\"lst\" is not a valid action: did you mean 'list'?"),
         (["lsit"], "\"lsit\" is not a valid action: did you mean 'list'?"),
         (["rnu"], "\"rnu\" is not a valid action: did you mean 'run'?"),
-        (["frobnicate"], '"frobnicate" is not a valid action: there are cancel, checkpoint,'),
+        (["frobnicate"], '"frobnicate" is not a valid action: the actions are cancel, checkpoint,'),
         (["list", "-m", "127.0.0.1:1"], "nobody listens there"),
         (["list"], "no cluster of yours runs on this machine"),
     ],
@@ -386,7 +386,7 @@ def test_a_job_s_name_makes_no_line_of_its_own(shell: Shell) -> None:
 def test_another_kind_of_server_is_told(shell: Shell) -> None:
     with fake_cluster({"GET /jobs/overview": [1, 2]}, token="") as cluster:
         outcome = shell("list", "-m", cluster.authority)
-    assert (outcome.code, "is no object: is http://" in outcome.err) == (1, True)
+    assert (outcome.code, "is not a JSON object: check that http://" in outcome.err) == (1, True)
 
 
 def test_who_no_longer_waits_is_told_that_the_cluster_goes_on(
@@ -401,7 +401,7 @@ def test_who_no_longer_waits_is_told_that_the_cluster_goes_on(
     with fake_cluster({f"POST {path}": {"request-id": trigger}}, token="") as cluster:
         outcome = shell("savepoint", "-m", cluster.authority, JOB)
     assert outcome.code == 130
-    told = f"what becomes of it: headrace savepoint --result {trigger} {JOB}"
+    told = f"to see its result: headrace savepoint --result {trigger} {JOB}"
     assert outcome.err.split() == [*told.split(), "interrupted"]
 
 

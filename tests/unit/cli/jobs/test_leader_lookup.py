@@ -55,7 +55,7 @@ def test_the_cluster_is_named_by_flink_s_namespace(shell: Shell, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("-z", "nightly"), "-z names a cluster of high availability"),
+        (("-z", "nightly"), "-z needs high availability"),
         (("-z", "..", "-D", "high-availability.type=file"), "'high-availability.cluster-id'"),
         (("-z",), "Option '-z' requires an argument"),
     ],

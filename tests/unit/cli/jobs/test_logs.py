@@ -79,7 +79,7 @@ def test_a_log_that_is_not_there_is_told(shell: Shell) -> None:
         outcome = shell("logs", "-m", cluster.authority)
     assert outcome.code == 1
     hint, error = outcome.err.splitlines()
-    assert hint.startswith("--list shows the files that there are")
+    assert hint.startswith("--list shows the existing files")
     assert error.startswith("error: This file does not exist in JobManager log dir.")
 
 

@@ -77,7 +77,7 @@ def test_a_wrong_token_is_told_before_a_browser_opens(
         monkeypatch.setenv("HEADRACE_TOKEN", "old")
         outcome = shell("open", "-m", cluster.authority)
     assert outcome.code == 1
-    assert "the token from HEADRACE_TOKEN is not that of the cluster" in outcome.err
+    assert "the token from HEADRACE_TOKEN is not the token of the cluster" in outcome.err
     assert opened == []
 
 

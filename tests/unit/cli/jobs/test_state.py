@@ -81,7 +81,7 @@ ROWS: Final[dict[str, Any]] = {
     "columns": [{"name": "key", "type": "string", "is-readable": True},
                 {"name": "value", "type": "struct<orders: int64>", "is-readable": True}],
     "rows": [{"subtask": 1, "values": ["anna\x1b[2J", {"orders": 12}], "cut": []}],
-    "notes": ["There are more than 1 rows: look for keys, or in one subtask."],
+    "notes": ["There are more than 1 rows: select keys, or one subtask."],
 }  # fmt: skip
 ANSWERS: Final[dict[str, Any]] = {
     **ONE_RUNNING,
@@ -162,7 +162,7 @@ def test_json_has_the_answers_of_the_routes(shell: Shell) -> None:
     [
         (("nothing",), "no operator has 'nothing' in the name; there are"),
         (("enrich", "other"), "no state has 'other' in the name; there are"),
-        (("enrich", "--key", "7"), "name a state too"),
+        (("enrich", "--key", "7"), "need the name of a state"),
         (("enrich", "customer", "more"), "'more' is one word too many"),
         (("--snapshot", "newest"), "'newest' is neither"),
     ],

@@ -148,9 +148,12 @@ def test_several_running_jobs_have_to_be_named(shell: Shell) -> None:
     two = {"jobs": [*ONE_RUNNING["GET /jobs/overview"]["jobs"] * 2]}
     with fake_cluster({"GET /jobs/overview": two}, token="") as cluster:
         outcome = shell("top", "-m", cluster.authority)
-    assert (outcome.code, outcome.err.splitlines()[0]) == (1, "error: 2 jobs run: name one of them")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (
+        1,
+        "error: 2 jobs are running: name one of them",
+    )
     with fake_cluster({"GET /jobs/overview": {"jobs": []}}, token="") as cluster:
-        assert "no job runs, and none has run" in shell("top", "-m", cluster.authority).err
+        assert "no job is running, and none has run" in shell("top", "-m", cluster.authority).err
 
 
 def test_metrics_are_asked_for_of_the_vertices_on_the_screen_alone() -> None:

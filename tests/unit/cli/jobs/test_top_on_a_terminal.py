@@ -108,4 +108,4 @@ def test_it_ends_with_the_cluster_and_says_so(
 
         left, code = watched_until(end, "-i", "0.2")
     assert code == 0
-    assert "the cluster has ended since" in left
+    assert "the cluster has ended meanwhile" in left

@@ -92,7 +92,7 @@ def test_more_than_the_bound_is_refused_before_it_is_written(tmp_path: Path) -> 
 def test_what_is_no_archive_is_an_error_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"no archive")
     with pytest.raises(
-        UnfitArchiveError, match=r"'a\.zip' of the job is not unpacked: it is damaged"
+        UnfitArchiveError, match=r"'a\.zip' of the job cannot be unpacked: it is damaged"
     ):
         unpack(tmp_path / "a.zip", tmp_path / "out", SIZE_MAX)
 

@@ -120,5 +120,5 @@ def test_a_folder_that_others_may_write_to_is_not_used(store: ArtifactStore) -> 
     root = store.folder_of("a").parent
     root.mkdir(parents=True)
     root.chmod(0o777)
-    with pytest.raises(BlobStorageError, match="this user's alone"):
+    with pytest.raises(BlobStorageError, match="only this user may access"):
         store.lease("a")

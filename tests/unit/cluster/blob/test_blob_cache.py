@@ -126,7 +126,9 @@ def test_content_that_does_not_match_is_fetched_again(world: World) -> None:
 
 def test_content_that_never_matches_is_an_error_and_leaves_no_file(world: World) -> None:
     world.content = b"x" * len(CONTENT)
-    with pytest.raises(BlobTransferError, match=r"does not match its hash; given up after 3"):
+    with pytest.raises(
+        BlobTransferError, match=r"does not match its hash; the transfer was abandoned after 3"
+    ):
         world.open()
     assert world.files() == []
 

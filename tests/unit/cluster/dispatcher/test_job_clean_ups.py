@@ -111,10 +111,10 @@ def test_what_is_left_after_the_last_attempt_is_told_once_with_cause_and_remedy(
     assert clean_ups.unclean_count == 0
     (told,) = errors_in(caplog)
     assert f"job {job_id} has ended" in told and "s3://bucket/job" in told
-    assert "It said: access denied" in told
+    assert "The error was: access denied" in told
     assert "Cleanup-strategy.type allows no further attempt" in told
-    who = "the next leader tries again" if has_successors else "nobody tries again"
-    assert who in told and "delete it by hand" in told
+    who = "the next leader tries again" if has_successors else "there is no further attempt"
+    assert who in told and "delete them manually" in told
 
 
 def test_a_storage_that_refuses_for_long_is_told_once_for_all_jobs_and_so_is_its_end(
@@ -126,14 +126,14 @@ def test_a_storage_that_refuses_for_long_is_told_once_for_all_jobs_and_so_is_its
     with caplog.at_level(logging.WARNING):
         world.loop.run_for(3 * 3_600_000)
         (told,) = caplog.messages
-        assert "what 30 job(s) have left" in told and "s3://bucket/job" in told
-        assert "It says: access denied" in told
-        assert "let this process delete there, or delete it by hand" in told
+        assert "the files of 30 ended job(s)" in told and "s3://bucket/job" in told
+        assert "The error is: access denied" in told
+        assert "permit this process to delete there, or delete the files manually" in told
         world.obeys = True
         world.loop.run_for(3_600_000)
     assert clean_ups.unclean_count == 0
     assert caplog.messages[1:] == [
-        "the storage obeys again: of jobs that have ended nothing is left but what was given up"
+        "the storage deletes files again: all files of ended jobs are deleted, except those given up"
     ]
 
 
@@ -167,7 +167,7 @@ def test_a_storage_that_never_obeys_is_not_said_to_obey_again(
     clean_ups.add(world.job_id(), world.attempt)
     world.loop.run_for(3_600_000)
     assert clean_ups.unclean_count == 0
-    assert "the storage does not delete" in caplog.text and "obeys again" not in caplog.text
+    assert "the storage does not delete" in caplog.text and "deletes files again" not in caplog.text
 
 
 def test_of_too_many_jobs_the_one_that_ended_first_is_given_up(
@@ -181,7 +181,7 @@ def test_of_too_many_jobs_the_one_that_ended_first_is_given_up(
         world.loop.run_for(1)
     assert clean_ups.unclean_count == 3
     (told,) = errors_in(caplog)
-    assert str(first) in told and "More than 3 ended jobs wait for the storage" in told
+    assert str(first) in told and "More than 3 ended jobs wait to be cleaned up" in told
 
 
 def test_at_the_end_each_job_has_a_last_attempt_at_once(
@@ -203,7 +203,7 @@ def test_at_the_end_each_job_has_a_last_attempt_at_once(
     assert world.attempts_ms[-3:] == [begun_ms] * 3
     assert clean_ups.unclean_count == 0
     assert len(errors_in(caplog)) == 3
-    assert all("The cluster ends: nobody tries again" in told for told in errors_in(caplog))
+    assert all("The cluster ends: delete them manually" in told for told in errors_in(caplog))
 
 
 def test_who_closes_while_an_attempt_is_under_way_is_told_what_was_left_before(

@@ -21,7 +21,7 @@ def quota(count: int) -> Settings:
 
 
 def test_a_job_that_needs_more_is_refused_with_both_numbers() -> None:
-    with pytest.raises(SlotQuotaExceededError, match=r"needs 7 slots, .* may have 6"):
+    with pytest.raises(SlotQuotaExceededError, match=r"needs 7 slots, .* may use only 6"):
         refuse_above_quota(WIDE, quota(6))
 
 

@@ -49,7 +49,7 @@ def test_a_store_that_writes_under_no_condition_is_refused_with_what_to_use_inst
         check_storage(settings("plain://place/ha", kind))
     text = str(refused.value)
     assert "high-availability.storageDir" in text
-    assert "shared one that is mounted (NFS, CephFS)" in text
+    assert "a mounted shared one (NFS, CephFS)" in text
     assert "If-None-Match" in text
     assert "execution.checkpointing.dir" in text
 
@@ -68,7 +68,7 @@ def test_an_s3_store_that_ignores_conditions_is_refused_without_its_password(
     with caplog.at_level(logging.DEBUG), pytest.raises(ConfigurationError) as refused:
         check_storage(settings(STORE.replace("bucket", "lax")))
     assert "hush" not in str(refused.value) + caplog.text
-    assert "the bucket 'lax' ignores conditions of writes" in caplog.text
+    assert "the bucket 'lax' ignores conditional writes" in caplog.text
     assert {path.rpartition("/")[0] for path in written} == {"lax/ha/orders"}
 
 

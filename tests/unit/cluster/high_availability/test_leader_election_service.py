@@ -116,7 +116,7 @@ def test_a_term_that_was_lost_never_holds_again_and_the_next_one_waits_until_it_
     assert term is not None
     first.sleeps_until_ms = 20_000
     now_ms = pass_time([first, second], 30_000)
-    assert first.election.leader_text == "nobody is known to lead it now", "it has not looked"
+    assert first.election.leader_text == "no leader is known now", "it has not looked"
     second.sleeps_until_ms = 1e9
     now_ms = pass_time([first, second], 30_000, now_ms)
     assert not first.leads, "what the term had begun may not have ended"
@@ -254,7 +254,7 @@ def test_a_standby_that_could_not_lead_any_more_waits_no_longer_and_never_takes_
 
     def check() -> None:
         # Its second look: the leader has gone, and it would lead.
-        if second.election.leader_text != "nobody is known to lead it now":
+        if second.election.leader_text != "no leader is known now":
             first.election.close()
             raise TimeoutError("its JVM is gone")
 

@@ -50,7 +50,7 @@ def test_of_a_topic_that_comes_fast_the_newest_line_stands_for_all_and_another_o
     world.notices.tell("checkpoints", "a checkpoint failed")
     assert world.lines == ["restart 0", "restart 1", "restart 2", "a checkpoint failed"]
     world.loop.run_for(10_000)
-    assert world.lines[4:] == ["restart 49 (46 more like it before)"]
+    assert world.lines[4:] == ["restart 49 (46 similar ones before it)"]
     world.notices.tell("restarts", "restart 50")
     assert len(world.lines) == 5
     world.loop.run_for(10_000)
@@ -70,6 +70,6 @@ def test_what_is_held_is_told_when_the_job_ends_and_no_timer_stays(world: World)
     for number in range(6):
         world.notices.tell("restarts", f"restart {number}")
     world.notices.close()
-    assert world.lines[3:] == ["restart 5 (2 more like it before)"]
+    assert world.lines[3:] == ["restart 5 (2 similar ones before it)"]
     world.loop.run_for(60_000)
     assert len(world.lines) == 4

@@ -17,13 +17,13 @@ def told(text: str, task_count: int) -> str:
 @pytest.mark.parametrize(
     ("text", "task_count", "expected"),
     [
-        ("tm-1 was lost: crashed", 1, "tm-1 was lost: crashed; there ran 'vertex 1' (1/6)"),
+        ("tm-1 was lost: crashed", 1, "tm-1 was lost: crashed; it ran 'vertex 1' (1/6)"),
         ("tm-1 was lost:", 0, "tm-1 was lost"),
-        ("tm-1 was lost: ended:\nin Java", 1, "tm-1 was lost: ended; there ran 'vertex 1' (1/6)\nin Java"),
+        ("tm-1 was lost: ended:\nin Java", 1, "tm-1 was lost: ended; it ran 'vertex 1' (1/6)\nin Java"),
         (
             "tm-1 was lost",
             6,
-            "tm-1 was lost; there ran 'vertex 1' (1/6), 'vertex 1' (2/6), 'vertex 1' (3/6), 'vertex 1' (4/6), 2 more",
+            "tm-1 was lost; it ran 'vertex 1' (1/6), 'vertex 1' (2/6), 'vertex 1' (3/6), 'vertex 1' (4/6), 2 more",
         ),
     ],
 )  # fmt: skip
@@ -39,4 +39,4 @@ def test_the_job_is_told_what_ran_on_the_task_manager_that_it_lost() -> None:
     job.scheduler.lose_task_manager(TM_2, LOST)
     errors = [one.error.text for one in job.scheduler.executions if one.error is not None]
     assert errors
-    assert all("; there ran 'vertex 1' (" in text.splitlines()[0] for text in errors)
+    assert all("; it ran 'vertex 1' (" in text.splitlines()[0] for text in errors)

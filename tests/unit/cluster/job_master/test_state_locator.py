@@ -104,7 +104,9 @@ def test_the_attempt_that_runs_is_asked_and_named_in_the_answer(world: World, na
 
 
 def test_operators_that_are_not_there_or_share_a_name_are_told_from_others(world: World) -> None:
-    with pytest.raises(UnknownOperatorError, match=r"no operator 'other': there are counter, op"):
+    with pytest.raises(
+        UnknownOperatorError, match=r"no operator 'other': its operators are counter, op"
+    ):
         world.read("other")
     with pytest.raises(UnknownOperatorError, match=r"several operators 'operator 2'.*7070.*7171"):
         world.read("operator 2")
@@ -134,7 +136,7 @@ def test_a_uid_comes_before_the_same_name_of_another_operator(world: World) -> N
 def test_a_subtask_that_does_not_run_is_named_with_its_state(world: World) -> None:
     with pytest.raises(SubtaskNotReadableError, match=r"'vertex 1 \(2/2\)'.*it is CREATED"):
         world.read(index=1)
-    with pytest.raises(SubtaskNotReadableError, match=r"subtask 2.*has 2 of them"):
+    with pytest.raises(SubtaskNotReadableError, match=r"subtask 2.*has 2 subtasks"):
         world.read(index=2)
     second = list(world.executions)[1]
     world.run(second, TM_2)
@@ -150,7 +152,7 @@ def test_a_task_that_restarts_meanwhile_is_no_failure_of_the_request_alone(world
         return RecipientUnreachableError("tm", "read_state", "it is gone")
 
     world.answer(restart)
-    with pytest.raises(SubtaskNotReadableError, match=r"does not answer and the subtask restarts"):
+    with pytest.raises(SubtaskNotReadableError, match=r"does not respond and the subtask restarts"):
         world.read()
 
 

@@ -75,10 +75,10 @@ def test_task_managers_whose_slots_a_job_waits_for_stay(
         world.run_for(1_000)
         world.let_workers_come()
     assert (len(world.driver.requested), world.driver.released) == (4, [])
-    told = [record.message for record in caplog.records if "waited for" in record.message]
-    assert told == ["1 TaskManager(s) are waited for: the host is full: make room"]
+    told = [record.message for record in caplog.records if "are missing" in record.message]
+    assert told == ["1 TaskManager(s) are missing: the host is full: make room"]
     assert "lacks 3 of 3 slot(s) and takes none" in world.explanation
-    assert "can run no more than 4 worker(s)" in world.explanation
+    assert "can run at most 4 worker(s)" in world.explanation
     # The host grows, which nobody tells.
     world.driver.max_worker_count = 9
     world.run_for(1_100)

@@ -189,9 +189,9 @@ def test_a_fixed_pool_says_how_a_job_gets_its_interpreter() -> None:
         (ONE_CORE.with_interpreter("/opt/other/python"), INTERPRETER_REMEDY),
         (
             MANY_CORES.with_interpreter("/opt/other/python"),
-            f"{INTERPRETER_REMEDY}; and make each of them larger, or have it ask for less",
+            f"{INTERPRETER_REMEDY}; and make each of them larger, or request less",
         ),
-        (MANY_CORES, "make each of them larger, or have it ask for less"),
+        (MANY_CORES, "make each of them larger, or request less"),
         (
             ONE_CORE.with_interpreter("environment:requirements@1"),
             "leave python.requirements and an interpreter in an archive out of the job",
@@ -205,7 +205,9 @@ def test_a_fixed_pool_says_to_ask_for_less_only_where_that_helps(
     world = World({"headrace.taskmanager.fixed-pool.size": "1"})
     world.declare(1, profile=wanted)
     [(_, explanation)] = world.job_master.script.called("notify_impossible_profile")
-    alike = "headrace.taskmanager.fixed-pool.size keeps all TaskManagers alike: unset it, or "
+    alike = (
+        "headrace.taskmanager.fixed-pool.size gives all TaskManagers the same size: unset it, or "
+    )
     assert explanation.partition("; ")[2] == f"{alike}{remedy}"
     world.close()
 

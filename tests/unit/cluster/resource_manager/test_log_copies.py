@@ -17,7 +17,7 @@ def test_a_file_is_copied_from_where_the_last_look_ended() -> None:
 
 def test_the_beginning_of_a_long_file_is_left_out_and_that_is_said() -> None:
     copied = CopiedFile("a.log").take(LogPiece(100, 104, b"end\n", "id"))
-    assert copied == b"[100 bytes are left out here: they stay on its host]\nend\n"
+    assert copied == b"[100 bytes are omitted here; they are in the file on its host]\nend\n"
 
 
 def test_of_a_file_that_grows_faster_the_newest_bytes_are_copied() -> None:
@@ -26,7 +26,10 @@ def test_of_a_file_that_grows_faster_the_newest_bytes_are_copied() -> None:
     assert file.take(LogPiece(4, 3 * MAX, b"x" * MAX, "id")) == b"x" * MAX
     assert file.offset == 2 * MAX
     copied = file.take(LogPiece(2 * MAX, 3 * MAX, b"y", "id"))
-    assert copied == f"[{MAX - 4} bytes are left out here: they stay on its host]\n".encode() + b"y"
+    assert (
+        copied
+        == f"[{MAX - 4} bytes are omitted here; they are in the file on its host]\n".encode() + b"y"
+    )
 
 
 def test_a_file_that_was_put_aside_is_followed_by_the_new_one() -> None:

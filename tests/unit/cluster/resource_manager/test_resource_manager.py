@@ -87,7 +87,7 @@ def test_a_worker_with_other_versions_is_rejected_and_the_waiting_job_hears_why(
 
 def test_a_worker_that_nobody_asked_for_is_rejected(world: World) -> None:
     answer = world.register(name=ResourceId("stranger"))
-    assert isinstance(answer, RegistrationRejected) and "never asked for" in answer.reason
+    assert isinstance(answer, RegistrationRejected) and "not requested by" in answer.reason
 
 
 def test_a_rerun_by_the_host_is_rejected(world: World) -> None:
@@ -100,7 +100,7 @@ def test_a_worker_that_was_given_up_is_rejected_when_it_comes_late(world: World)
     world.declare(1)
     world.declare(0)
     answer = world.register()
-    assert isinstance(answer, RegistrationRejected) and "given up" in answer.reason
+    assert isinstance(answer, RegistrationRejected) and "was released before" in answer.reason
 
 
 def test_a_task_manager_that_does_not_answer_is_refused_with_both_addresses(world: World) -> None:
@@ -239,7 +239,9 @@ def test_a_blocked_host_serves_where_no_other_task_manager_comes_in_time(
     one.world.run_for(200)
     assert one.used == [bad]
     [text] = [text for text in caplog.messages if text.startswith("job ")]
-    assert text.startswith(f"job {JOB.hex()[:8]} takes slots of a blocked host, as no TaskManager")
+    assert text.startswith(
+        f"job {JOB.hex()[:8]} uses slots of a blocked host, because no TaskManager"
+    )
     one.world.close()
 
 
@@ -385,10 +387,10 @@ def test_workers_are_asked_for_as_soon_as_a_host_that_was_lost_has_room_again(
         world.driver.listener.worker_terminated(worker_id, "its executor was killed")
     world.run_for(60_000)
     assert world.driver.requested == lost
-    told = [record.message for record in caplog.records if "waited for" in record.message]
+    told = [record.message for record in caplog.records if "are missing" in record.message]
     assert told == [
-        "2 TaskManager(s) are waited for: the host is full: make room "
-        f"(the last one that ended: {lost[-1]}: its executor was killed)"
+        "2 TaskManager(s) are missing: the host is full: make room "
+        f"(last failure: {lost[-1]}: its executor was killed)"
     ]
     world.driver.max_worker_count = 1
     world.run_for(1_100)
@@ -407,7 +409,7 @@ def test_a_job_is_told_once_that_no_task_manager_can_have_what_it_asks_for(world
     world.run_for(1_000)
     told = (
         HUGE,
-        "a TaskManager has 1 core(s); buy a larger host, or have it ask for less",
+        "a TaskManager has 1 core(s); buy a larger host, or request less",
     )
     assert world.job_master.script.called("notify_impossible_profile") == [told]
     assert world.driver.requested == []
@@ -436,7 +438,7 @@ def test_what_a_task_manager_has_is_known_once_one_has_told(world: World) -> Non
     ((profile, explanation),) = world.job_master.script.called("notify_impossible_profile")
     assert (profile, explanation) == (
         large,
-        "a TaskManager has 1024 mb of task heap memory; set its size, or have it ask for less",
+        "a TaskManager has 1024 mb of task heap memory; set its size, or request less",
     )
 
 

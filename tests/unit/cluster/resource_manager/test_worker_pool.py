@@ -62,7 +62,7 @@ def test_slots_of_one_worker_serve_several_needs() -> None:
 def test_no_more_workers_are_asked_for_than_the_host_can_run() -> None:
     pool = new_pool(replace(ON_DEMAND, max_count=1))
     assert pool.handle(missing(3), 0) == [RequestWorker(W1)]
-    assert "no more than 1 worker" in pool.describe_pending(1000, {JOB: 0})
+    assert "at most 1 worker" in pool.describe_pending(1000, {JOB: 0})
 
 
 def test_another_worker_may_come_while_one_is_on_its_way_or_there_is_room() -> None:
@@ -92,7 +92,7 @@ def test_no_more_workers_are_asked_for_than_slots_are_allowed() -> None:
     pool = new_pool(replace(ON_DEMAND, slots_per_worker=2, max_count=9, slots_max=5))
     assert pool.handle(missing(20), 0) == [RequestWorker(W1), RequestWorker(W2)]
     explained = pool.describe_pending(1000, {JOB: 0})
-    assert "slotmanager.number-of-slots.max allows no more than 5 slot(s)" in explained
+    assert "slotmanager.number-of-slots.max allows at most 5 slot(s)" in explained
 
 
 def test_a_redundant_worker_comes_once_another_is_used_and_goes_with_it() -> None:
@@ -136,7 +136,7 @@ def test_a_redundant_worker_makes_room_for_those_of_another_interpreter() -> Non
     wanted = SlotsMissing(0, (W2,), (), (other, other))
     assert pool.handle(wanted, 0) == [RequestWorker(W3, other)]
     pool.handle(WorkerStarted(W3), 0)
-    assert "no more than 3 worker(s)" in pool.describe_pending(1000, {JOB: 0})
+    assert "at most 3 worker(s)" in pool.describe_pending(1000, {JOB: 0})
     assert pool.handle(TimePassed(), 30_000) == [
         AskWhetherReleasable(W2),
         TellShortage(1),
@@ -197,7 +197,7 @@ def test_workers_without_a_place_are_given_up_first_when_the_need_shrinks() -> N
     pool.handle(missing(2), 0)
     pool.handle(WorkerStarted(W1), 1)
     assert pool.handle(missing(1), 2) == [ReleaseWorker(W2, "no longer needed")]
-    assert pool.refusal_of(W2) == "TaskManager w-2 was given up before (no longer needed)"
+    assert pool.refusal_of(W2) == "TaskManager w-2 was released before (no longer needed)"
 
 
 def test_a_worker_that_dies_before_it_registers_is_replaced() -> None:
@@ -307,7 +307,7 @@ def test_one_that_registers_again_serves_no_slot_of_another_that_is_still_to_com
 
 
 def test_strangers_may_not_register() -> None:
-    assert "never asked for" in str(new_pool().refusal_of(W1))
+    assert "not requested by" in str(new_pool().refusal_of(W1))
 
 
 def test_what_is_remembered_of_workers_that_were_given_up_is_bounded() -> None:
@@ -317,8 +317,8 @@ def test_what_is_remembered_of_workers_that_were_given_up_is_bounded() -> None:
         pool.handle(SlotsMissing(1, ()), 0)
         pool.handle(SlotsMissing(0, ()), 0)
     first, last = pool.refusal_of(ResourceId("w-1")), pool.refusal_of(ResourceId("w-1001"))
-    assert first is not None and "never asked for" in first
-    assert last is not None and "given up before" in last
+    assert first is not None and "not requested by" in first
+    assert last is not None and "was released before" in last
 
 
 LARGE = ResourceProfile(4.0, 1 << 30)
@@ -377,7 +377,7 @@ def test_one_that_was_started_stays_awaited_although_no_job_has_asked_yet() -> N
     assert pool.handle(RecoveryEnded(), 5_000) == []
     assert pool.handle(missing(1), 5_000) == []
     assert pool.next_check_ms() == 50_000
-    cause = "it did not come back to the next ResourceManager within heartbeat.timeout"
+    cause = "it did not register at the next ResourceManager within heartbeat.timeout"
     pool.new_worker_id = lambda: W3
     assert pool.handle(TimePassed(), 50_000) == [ReleaseWorker(W1, cause), RequestWorker(W3)]
 
@@ -402,7 +402,7 @@ def test_a_decommissioned_worker_is_released_once_no_job_has_a_slot_there() -> N
     decommissioned(pool)
     assert pool.handle(missing(0), 10) == []
     assert pool.handle(missing(0, W1), 20) == [ReleaseWorker(W1, "the host is sold")]
-    assert "was given up before (the host is sold)" in str(pool.refusal_of(W1))
+    assert "was released before (the host is sold)" in str(pool.refusal_of(W1))
 
 
 def test_a_decommissioned_worker_is_released_when_its_grace_is_over() -> None:
@@ -444,4 +444,4 @@ def test_a_worker_has_time_for_the_environment_of_its_job_and_its_absence_names_
     release, request = pool.handle(TimePassed(), 900_000)
     assert isinstance(release, ReleaseWorker) and isinstance(request, RequestWorker)
     assert "headrace.python.requirements.timeout" in release.cause
-    assert release.cause.endswith("the job's Python environment, 'requirements@1'")
+    assert release.cause.endswith("the job's Python environment 'requirements@1'")

@@ -74,7 +74,7 @@ def test_a_blob_server_that_is_gone_fails_the_task_after_its_retries(world: Worl
     world.run_for(60_000)
     assert task.state is ExecutionState.FAILED
     (*_, (report,)) = world.job_master.script.called("update_task_execution_state")
-    assert "given up after 6 failures ('blob.fetch.retries')" in report.error.text
+    assert "the transfer was abandoned after 6 failures ('blob.fetch.retries')" in report.error.text
 
 
 def test_a_blob_that_is_no_payload_fails_the_task(

@@ -93,7 +93,7 @@ def test_whoever_waits_hears_when_the_task_ends(world: World) -> None:
 
 
 def test_an_attempt_that_is_not_there_has_no_state(world: World) -> None:
-    with pytest.raises(SubtaskNotReadableError, match="has it no more"):
+    with pytest.raises(SubtaskNotReadableError, match="it is no longer on its TaskManager"):
         world.ask(world.gateway.read_state(attempt(9), JM_ID, OPERATOR, QUERY))
 
 

@@ -117,7 +117,9 @@ def test_a_task_manager_samples_a_few_vertices_at_a_time(
 ) -> None:
     world.submit(1).thread_ids = thread.ids
     monkeypatch.setattr(process_inspection, "_SAMPLING_COUNT_MAX", 0)
-    with pytest.raises(StackSamplerBusyError, match="tm-1 takes stack samples for 0 others"):
+    with pytest.raises(
+        StackSamplerBusyError, match="tm-1 already takes stack samples for 0 other requests"
+    ):
         sample(world)
     assert sample(world, number=2).subtask_indexes == (), "which costs nothing"
     monkeypatch.setattr(process_inspection, "_SAMPLING_COUNT_MAX", 1)

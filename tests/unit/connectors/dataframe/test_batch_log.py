@@ -111,7 +111,8 @@ def test_a_batch_that_is_gone_or_never_was_is_an_error_that_says_what_to_do(tmp_
         world.checkpoint()
     log.delete_up_to(1)
     with pytest.raises(
-        BatchGoneError, match=r"batch 1 of the log .* is gone.*the oldest\s+batch there is 2"
+        BatchGoneError,
+        match=r"batch 1 of the log .* was deleted after a query had read it; the oldest\s+batch is 2",
     ):
         list(log.batches(0, 2))
     with pytest.raises(BatchGoneError, match="cleanSource=off"):

@@ -131,7 +131,7 @@ def executing(sink: DataFrameSink) -> None:
 def test_a_path_that_exists_is_refused_before_anything_runs(tmp_path: Path, mode: str) -> None:
     with pytest.raises(
         ProgramError,
-        match=r"which exists: remove it, or say mode='overwrite'.*'Sink: DataFrameSink', .*sink\.py, line \d+",
+        match=r"which exists: remove it, or set mode='overwrite'.*'Sink: DataFrameSink', .*sink\.py, line \d+",
     ):
         executing(DataFrameSink(tmp_path, mode=mode))
 
@@ -143,7 +143,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
     with pytest.raises(ProgramError, match=r"file is not a folder"):
         executing(DataFrameSink(tmp_path / "file" / "deep" / "out", mode="overwrite"))
     monkeypatch.setattr("os.access", lambda *_: False)
-    with pytest.raises(ProgramError, match=rf"may not write in {tmp_path}"):
+    with pytest.raises(ProgramError, match=rf"has no permission to write in {tmp_path}"):
         executing(DataFrameSink(tmp_path / "new" / "out"))
 
 

@@ -242,7 +242,7 @@ def test_event_time_is_read_from_timestamps_of_any_unit_and_zone() -> None:
 
 def test_a_row_without_event_time_is_shown() -> None:
     columns = pa.RecordBatch.from_pydict({"id": [1, 2], "t": [5, None]})
-    with pytest.raises(RecordTypeError, match=r"\{'id': 2, 't': None\}.*'t' gives the event time"):
+    with pytest.raises(RecordTypeError, match=r"\{'id': 2, 't': None\}.*'t' is the event time"):
         ColumnTimestampAssigner("t").extract_timestamps(columns)
 
 
@@ -255,7 +255,7 @@ def test_a_row_without_event_time_is_blamed_on_its_source() -> None:
     announced = msgspec.msgpack.encode(PartitionsAnnounced((0,)))
     operator.handle_event(announced)
     with pytest.raises(
-        UserCodeError, match=r"gives the event time and is null .in operator 'flights'"
+        UserCodeError, match=r"is the event time, but is null .in operator 'flights'"
     ):
         operator.poll(context.output)
 

@@ -69,7 +69,7 @@ def test_what_spark_has_no_type_for_is_refused_in_every_format(name: str) -> Non
 def test_two_columns_are_no_text() -> None:
     pair = Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.STRING()])
     assert unwritable_column(pair, "text") == (
-        "text files hold a single column of strings, and there is 'a' (string), 'b' (string)"
+        "text files hold a single column of strings, not 'a' (string), 'b' (string)"
     )
     assert unwritable_column(Types.STRING(), "TEXT") is None
 

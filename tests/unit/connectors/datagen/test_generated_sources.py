@@ -33,7 +33,7 @@ def test_an_empty_share_ends_at_once() -> None:
 
 
 def test_a_sequence_must_not_run_backwards() -> None:
-    with pytest.raises(ValueError, match="'start' must be <= 'end'"):
+    with pytest.raises(ValueError, match="'start' must not be above 'end'"):
         NumberSequenceSource(2, 1)
 
 

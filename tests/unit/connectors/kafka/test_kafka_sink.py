@@ -258,7 +258,9 @@ def test_too_much_for_the_end_of_a_job_in_batch_mode_is_refused_without_a_word_o
     settings = Settings({RUNTIME_MODE.key: "BATCH"})
     writer = sink().create_writer(ConnectorContext(TEXT, settings=settings))
     writer.write_batch(RecordBatch.of_rows(BatchType(TEXT), ["." * 3000]))
-    with pytest.raises(ProgramError, match=r"wait for the job's end.*dir to one that.*reads too$"):
+    with pytest.raises(
+        ProgramError, match=r"wait for the job's end.*dir to a folder that.*can read too$"
+    ):
         writer.prepare_commit(FINAL_CHECKPOINT)
 
 
@@ -271,7 +273,7 @@ def test_staged_files_that_somebody_deleted_are_noticed(
     world.publish()
     for file in tmp_path.rglob("*.arrow"):
         file.unlink()
-    with pytest.raises(StagedRecordsLostError, match="does not say that they were written"):
+    with pytest.raises(StagedRecordsLostError, match="does not show that they were written"):
         world.commit()
 
 
@@ -498,6 +500,6 @@ def test_a_staged_file_that_somebody_changed_is_refused_before_arrow_reads_it(
     content = bytearray(file.read_bytes())
     content[-20] ^= 1
     file.write_bytes(content)
-    with pytest.raises(StagedFileChangedError, match="was changed since it was written"):
+    with pytest.raises(StagedFileChangedError, match="were changed after they were written"):
         world.commit()
     assert brokers.committed == []

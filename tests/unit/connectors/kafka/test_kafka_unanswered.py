@@ -72,7 +72,7 @@ def test_the_servers_and_the_reason_are_named_once(
     assert isinstance(error, KafkaUnreachableError)
     assert str(error) == (
         "Kafka did not answer at kafka:9092 within 30 s: Connect to ipv4#10.0.0.7:9092 failed: Connection refused; "
-        "see whether it runs there, and whether the driver and every worker reach it under that name "
+        "check that it runs there, and that the driver and every worker reach it under that name "
         "(bootstrap.servers)"
     )
     assert brokers.is_closed
@@ -124,7 +124,7 @@ def test_records_that_still_wait_at_a_checkpoint_name_the_servers(
 def test_a_committer_names_the_servers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writers, "REQUEST_TIMEOUT_S", 0.2)
     monkeypatch.setattr(transaction_commit, "REQUEST_TIMEOUT_S", 0.2)
-    expected = r"did not answer at 127\.0\.0\.1:1 .*see whether it runs there"
+    expected = r"did not answer at 127\.0\.0\.1:1 .*check that it runs there"
     with pytest.raises(KafkaUnreachableError, match=expected):
         TransactionalProducer(NOBODY, "id")
     with pytest.raises(KafkaUnreachableError, match=expected):

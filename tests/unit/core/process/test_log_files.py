@@ -165,6 +165,6 @@ def test_a_folder_that_is_a_link_or_open_to_others_is_not_private(tmp_path: Path
         private_folder(tmp_path / "link")
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(PermissionError, match="others may write"):
+    with pytest.raises(PermissionError, match="other users may write"):
         private_folder(tmp_path / "open")
     assert private_folder(tmp_path / "real") == tmp_path / "real"

@@ -182,7 +182,7 @@ def test_one_number_is_divided_into_parts(
 
 def test_parts_that_are_named_and_do_not_fit_are_refused() -> None:
     options = {"process.size": "1g", "task.heap.size": "900m", "managed.size": "200m"}
-    with pytest.raises(ConfigurationError, match=r"process\.size.*take 1100 mb of it already"):
+    with pytest.raises(ConfigurationError, match=r"process\.size.*already take 1100 mb of it"):
         parts_of(options)
     with pytest.raises(ConfigurationError, match=r"flink\.size.*it is more than"):
         parts_of({"process.size": "1g", "flink.size": "2g"})

@@ -80,7 +80,7 @@ def test_trouble_is_told_once_and_so_is_its_end(
     file.close()
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        f"{path} cannot be written (No such file or directory): lines are left away until it can",
+        f"{path} cannot be written (No such file or directory): lines are dropped until it can",
         f"{path} can be written again",
     ]
     assert path.read_text() == (

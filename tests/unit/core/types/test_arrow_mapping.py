@@ -173,7 +173,7 @@ def test_numpy_scalars_and_arrays_are_values_too() -> None:
         (1, Types.STRING(), "expected a str"),
         (b"a", Types.STRING(), "expected a str"),
         ("ab", Types.CHAR(), "expected one character"),
-        (1, Types.BOOLEAN(), "expected a truth value"),
+        (1, Types.BOOLEAN(), "expected a boolean"),
         (1.5, Types.BIG_DEC(), "expected a decimal.Decimal"),
         ("2021-01-09", Types.SQL_DATE(), "expected a datetime.date"),
         (datetime.date(2021, 1, 9), Types.SQL_TIMESTAMP(), "expected a datetime.datetime"),

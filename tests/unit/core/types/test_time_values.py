@@ -35,5 +35,5 @@ def test_any_amount_becomes_milliseconds() -> None:
 
 @pytest.mark.parametrize("amount", [None, "2 s", 2.5])
 def test_what_is_no_amount_of_time_is_refused(amount: Any) -> None:
-    with pytest.raises(ProgramError, match=r"an amount of time is .*, not "):
+    with pytest.raises(ProgramError, match=r"an amount of time must be .*, not "):
         to_millis(amount)

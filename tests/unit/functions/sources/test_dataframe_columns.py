@@ -18,8 +18,16 @@ def test_columns_that_spark_gave_another_arrow_type_are_cast() -> None:
         (pa.schema([]), None, "has no columns"),
         (pa.schema([("a", pa.int64()), ("a", pa.int64())]), None, "more than one column 'a'"),
         (SCHEMA, "when", "no column 'when' for the event time; it has: id, at"),
-        (pa.schema([("t", pa.string())]), "t", "'t' is of type string, which is no event time"),
-        (pa.schema([("t", pa.float64())]), "t", "'t' is of type double, which is no event time"),
+        (
+            pa.schema([("t", pa.string())]),
+            "t",
+            "'t' is of type string, which cannot be an event time",
+        ),
+        (
+            pa.schema([("t", pa.float64())]),
+            "t",
+            "'t' is of type double, which cannot be an event time",
+        ),
     ],
 )
 def test_columns_that_cannot_be_a_stream_are_refused(

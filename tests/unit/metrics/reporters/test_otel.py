@@ -121,10 +121,10 @@ def test_a_collector_that_refuses_is_an_error(
     reporter: OpenTelemetryReporter, metrics: NotingExporter, traces: InMemorySpanExporter
 ) -> None:
     metrics.result = MetricExportResult.FAILURE
-    with pytest.raises(ReportingError, match="did not take the metrics"):
+    with pytest.raises(ReportingError, match="did not accept the metrics"):
         reporter.report(report(task_reading({"numRecordsIn": 3})))
     traces.shutdown()
-    with pytest.raises(ReportingError, match="did not take the traces"):
+    with pytest.raises(ReportingError, match="did not accept the traces"):
         reporter.report_spans([SPAN])
 
 

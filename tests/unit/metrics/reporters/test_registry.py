@@ -168,7 +168,7 @@ def test_a_source_that_fails_is_told_once_and_spoils_no_other(
     for _ in range(3):
         assert values_of(registry.read().groups) == {"numRecordsIn": 5}
     assert [record.message for record in caplog.records] == [
-        "the metrics of bad cannot be read; further failures are not told"
+        "the metrics of bad cannot be read; further failures are not logged"
     ]
 
 

@@ -71,11 +71,14 @@ def test_the_interval_is_ten_seconds() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        (named("mine", factory__class="nothing"), "there is no such reporter; there are "),
-        (named("log", colour="red"), "the reporter has no such option; it has factory.class"),
+        (named("mine", factory__class="nothing"), "there is no such reporter; the reporters are "),
+        (
+            named("log", colour="red"),
+            "the reporter has no such option; its options are factory.class",
+        ),
         (named("log", interval="soon"), r"option 'metrics\.reporter\.log\.interval'"),
         (named("log", interval="1 ms"), "it must be at least 100 ms"),
-        (named("log", filter__includes="a:b:c:d"), "a rule is scope:name"),
+        (named("log", filter__includes="a:b:c:d"), "a rule must have the form scope:name"),
         (
             named("log", filter__excludes="a:b:c:d"),
             r"option 'metrics\.reporter\.log\.filter\.excludes'",
@@ -99,7 +102,7 @@ def test_a_missing_package_is_named_with_the_extra_that_has_it(
     monkeypatch.setattr(reporter_setup, "load_entry_point", load)
     with pytest.raises(ConfigurationError) as caught:
         registry({"metrics.reporters": "prometheus"})
-    assert "prometheus_client is not installed here: pip install 'headrace[metrics]'" in str(
+    assert "prometheus_client is not installed: pip install 'headrace[metrics]'" in str(
         caught.value
     )
 

@@ -160,8 +160,8 @@ def test_failures_are_told_once_for_each_cause_and_the_reporter_goes_on(
         assert done.acquire(timeout=TIMEOUT_S)
     end(thread)
     assert [record.message for record in caplog.records] == [
-        "metric reporter 'failing' failed: OSError: no route (told once; the job goes on)",
-        "metric reporter 'failing' failed: ValueError: odd (told once; the job goes on)",
+        "metric reporter 'failing' failed: OSError: no route (logged once; the job continues)",
+        "metric reporter 'failing' failed: ValueError: odd (logged once; the job continues)",
     ]
     assert all(record.levelno == logging.WARNING for record in caplog.records)
     assert len(reporter.reports) == 1

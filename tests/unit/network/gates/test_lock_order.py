@@ -17,10 +17,10 @@ from tests.unit.network.partition_traces import KINDS
 from tests.unit.network.scripted_gate import Gate, polled, rows
 from tests.unit.network.simulated import SimulatedCluster
 
-# The line of a union's gates is one of ChannelTurns, as that of a gate's channels is: taken in each other, a cycle.
+# The line of a union's gates is one of ReadyChannels, as that of a gate's channels is: taken in each other, a cycle.
 PIPELINED = {
     "SingleInputGate",
-    "ChannelTurns",
+    "ReadyChannels",
     "PipelinedSubpartition",
     "PipelinedResultPartition",
     "ResultPartitionManager",
@@ -128,7 +128,7 @@ def test_a_gate_tells_the_union_that_reads_it_without_holding_its_own_line() -> 
         made.scripted[0].give(rows(1))
         assert polled(union) == [(0, 1)]
     assert held == [[]]
-    assert "ChannelTurns" in order.names and order.edges == {}
+    assert "ReadyChannels" in order.names and order.edges == {}
     assert_lawful(order)
 
 

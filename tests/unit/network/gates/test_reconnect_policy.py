@@ -14,7 +14,7 @@ from headrace.network.errors import (
 )
 from headrace.network.gates.partition_requests import PartitionRequestBackoff, ReconnectPolicy
 
-LOST = ConnectionLostError("service", "it was closed unexpectedly")
+LOST = ConnectionLostError("service", "the connection was closed unexpectedly")
 REFUSED = PartitionConnectionError("p", "service", "connection refused")
 
 

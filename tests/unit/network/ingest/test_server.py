@@ -225,7 +225,7 @@ def test_the_newest_attempt_pushes_and_older_ones_are_refused() -> None:
     new = Pusher(door, spark_attempt=2)
     assert "attempt 2 of its Spark task took over" in refusal(old.told()[1:])
     late = Pusher(door, spark_attempt=0)
-    assert "attempt 2 of its Spark task is pushing it already" in refusal(late.told())
+    assert "attempt 2 of its Spark task already pushes it" in refusal(late.told())
     old.push(2, 2)
     late.finish(1)
     new.push(2, 1)
@@ -242,9 +242,9 @@ def test_rows_that_are_missing_are_noticed() -> None:
     door = Door()
     source, pusher = door.open_source(), Pusher(door)
     pusher.push(0, 2)
-    with pytest.raises(ProtocolError, match="rows from 3 of partition 0, 2 had come"):
+    with pytest.raises(ProtocolError, match="rows of partition 0 begin at 3, but 2 have arrived"):
         pusher.push(3, 1)
-    with pytest.raises(ProtocolError, match="after 3 rows, 2 had come"):
+    with pytest.raises(ProtocolError, match="after 3 rows, but 2 have arrived"):
         pusher.finish(3)
     assert source.take() == 1 and source.ended == {}
 
@@ -277,7 +277,7 @@ def test_a_pusher_waits_for_its_source_and_is_refused_where_none_comes() -> None
     assert "has ended" in refusal(early.told())
     alone = Pusher(door, partition=2)
     door.transport.loop.run_for(WAIT_MS + 1)
-    assert "does not run here" in refusal(alone.told())
+    assert "does not run on this task manager" in refusal(alone.told())
     door.open_source(1)
     assert alone.told() == [], "it was told, and is not let in any more"
 
@@ -321,7 +321,7 @@ def test_a_pusher_whose_source_came_and_left_at_once_waits_all_its_time_anew() -
     door.transport.loop.run_for(WAIT_MS - 10)
     assert pusher.told() == []
     door.transport.loop.run_for(20)
-    assert "does not run here" in refusal(pusher.told())
+    assert "does not run on this task manager" in refusal(pusher.told())
 
 
 def test_a_pusher_that_was_refused_is_forgotten() -> None:
@@ -329,7 +329,7 @@ def test_a_pusher_that_was_refused_is_forgotten() -> None:
     pusher = Pusher(door)
     known = weakref.ref(pusher.session)
     door.transport.loop.run_for(WAIT_MS + 1)
-    assert "does not run here" in refusal(pusher.told())
+    assert "does not run on this task manager" in refusal(pusher.told())
     del pusher
     gc.collect()
     assert known() is None
@@ -361,14 +361,14 @@ def test_what_a_pusher_may_not_say_ends_its_connection() -> None:
     door = Door()
     door.open_source()
     pusher = Pusher(door)
-    with pytest.raises(ProtocolError, match="KeepAlive frame where none may come"):
+    with pytest.raises(ProtocolError, match="may not send a KeepAlive frame"):
         pusher.session.frame_received(KeepAlive())
-    with pytest.raises(ProtocolError, match="IngestOpen frame where none may come"):
+    with pytest.raises(ProtocolError, match="may not send a IngestOpen frame"):
         pusher.session.frame_received(IngestOpen(0, JOB, OPERATOR, 0, 1, 0))
     with pytest.raises(ProtocolError, match="at most"):
         pusher.session.check_body(Schema, Schema(0, 0, b""), INGEST_BODY_BYTES_MAX + 1)
-    with pytest.raises(IngestRefusedError, match="the pusher left"):
+    with pytest.raises(IngestRefusedError, match="the pusher closed the connection"):
         pusher.session.frame_received(Close())
     door = Door()
-    with pytest.raises(ProtocolError, match="IngestEnd frame where none may come"):
+    with pytest.raises(ProtocolError, match="may not send a IngestEnd frame"):
         Pusher(door).finish(0)

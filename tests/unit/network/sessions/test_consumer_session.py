@@ -141,7 +141,7 @@ def test_a_producer_that_goes_on_with_a_refused_channel_for_ever_is_disconnected
     body = b"x" * (1 << 20)
     for sequence in range(REFUSED_BYTES_MAX // len(body) - 1):
         session.frame_received(data(0, sequence, body))
-    with pytest.raises(ProtocolError, match="it goes on with channel 0"):
+    with pytest.raises(ProtocolError, match="it still sends data for channel 0"):
         for sequence in range(2):
             session.frame_received(data(0, sequence, body))
 

@@ -12,7 +12,7 @@ from headrace.network.errors import StorageError
 from headrace.network.stored.partitioned_file import Extent
 from headrace.network.stored.read_scheduler import STRETCH_PARTS_MAX, side_by_side
 from headrace.network.stored.spill_files import SpillFile
-from headrace.network.stored.stored_view import ReadCandidate, Stretch
+from headrace.network.stored.stored_view import CoalescedRead, ReadCandidate
 from tests.unit.network.faulty_files import FaultyFileLayer
 
 CONTENT = bytes(range(100))
@@ -58,7 +58,7 @@ def test_no_more_are_read_together_than_one_call_takes(tmp_path: Path) -> None:
     assert [each for group in groups for each in group] == candidates
     assert list(map(len, groups)) == [STRETCH_PARTS_MAX, STRETCH_PARTS_MAX, 1]
     for group in groups:
-        Stretch([Extent(each.offset, 1) for each in group]).read(file, group[0].offset, 1)
+        CoalescedRead([Extent(each.offset, 1) for each in group]).read(file, group[0].offset, 1)
     # Each by the first call: none was refused by the operating system, to be read part by part.
     assert layer.read_offsets == [group[0].offset for group in groups]
     file.let_go()
@@ -71,7 +71,7 @@ def test_neighbours_are_read_by_one_call_into_memory_of_each_one_s_own(
     layer = FaultyFileLayer()
     layer.short_reads = are_short
     file = stored(tmp_path, layer)
-    stretch = Stretch([Extent(10, 5), Extent(15, 20), Extent(35, 1)])
+    stretch = CoalescedRead([Extent(10, 5), Extent(15, 20), Extent(35, 1)])
     parts = [stretch.read(file, *place) for place in ((10, 5), (15, 20), (35, 1))]
     assert [part.to_pybytes() for part in parts] == [CONTENT[10:15], CONTENT[15:35], CONTENT[35:36]]
     addresses = [part.address for part in parts]
@@ -83,7 +83,7 @@ def test_neighbours_are_read_by_one_call_into_memory_of_each_one_s_own(
 def test_who_wants_something_else_by_then_reads_it_alone(tmp_path: Path) -> None:
     layer = FaultyFileLayer()
     file = stored(tmp_path, layer)
-    stretch = Stretch([Extent(10, 5), Extent(15, 20)])
+    stretch = CoalescedRead([Extent(10, 5), Extent(15, 20)])
     assert stretch.read(file, 10, 5).to_pybytes() == CONTENT[10:15]
     assert stretch.read(file, 15, 8).to_pybytes() == CONTENT[15:23]
     assert layer.read_offsets == [10, 15]
@@ -95,7 +95,7 @@ def test_the_bad_sector_of_one_consumer_fails_no_other(tmp_path: Path) -> None:
     file = stored(tmp_path, layer)
     layer.bad_from = 20
     extents: Sequence[tuple[int, int]] = ((10, 5), (15, 20))
-    stretch = Stretch([Extent(*extent) for extent in extents])
+    stretch = CoalescedRead([Extent(*extent) for extent in extents])
     assert stretch.read(file, *extents[0]).to_pybytes() == CONTENT[10:15]
     with pytest.raises(StorageError, match="cannot be read"):
         stretch.read(file, *extents[1])

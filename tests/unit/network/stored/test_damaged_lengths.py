@@ -119,5 +119,5 @@ def test_a_sorted_element_that_seems_longer_than_its_region_is_not_read(
 
 
 def test_a_region_that_the_index_makes_shorter_than_a_header_fails_who_reads_it() -> None:
-    with pytest.raises(CorruptFileError, match="the file: an element of 31 bytes"):
+    with pytest.raises(CorruptFileError, match="the file: an element has 31 bytes"):
         element_bytes(pa.py_buffer(bytes(31)), "the file")

@@ -149,7 +149,7 @@ def test_a_full_disk_and_a_bad_sector_are_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be read: Input/output error"):
         file.read(0, 10)
     layer.bad_from = None
-    with pytest.raises(CorruptFileError, match="ends at byte 10 of 12"):
+    with pytest.raises(CorruptFileError, match="ends at byte 10, but 12 bytes were expected"):
         file.read(0, 12)
     file.let_go()
 

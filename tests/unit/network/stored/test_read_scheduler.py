@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.network.errors import NetworkError
 from headrace.network.stored.read_scheduler import JOBS_MAX, ReadScheduler
-from headrace.network.stored.stored_view import ReadCandidate, Stretch
+from headrace.network.stored.stored_view import CoalescedRead, ReadCandidate
 from tests.unit.network.stored.held_io import HeldIo
 
 
@@ -24,7 +24,7 @@ class View:
             return None
         return ReadCandidate(self, self.queued, self.number, 1)
 
-    def fill(self, stretch: Stretch) -> None:
+    def fill(self, stretch: CoalescedRead) -> None:
         if self.candidate() is None:
             return
         self.fills += 1
@@ -74,7 +74,7 @@ class BrokenView(View):
 
     failure = ""
 
-    def fill(self, stretch: Stretch) -> None:
+    def fill(self, stretch: CoalescedRead) -> None:
         raise ValueError(f"view {self.number} is broken")
 
     def fail(self, error: NetworkError) -> None:

@@ -19,7 +19,7 @@ from headrace.network.stored.file_format import (
     encode_stored_event,
     split_elements,
 )
-from headrace.network.stored.stored_view import ReadMemory, StoredView, Stretch
+from headrace.network.stored.stored_view import CoalescedRead, ReadMemory, StoredView
 
 UNLIMITED = 1 << 30
 
@@ -38,7 +38,9 @@ class Cursor:
     def next_length(self, limit_bytes: int) -> int:
         return 0
 
-    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> list[UndecodedElement]:
+    def read(
+        self, limit_bytes: int, stretch: CoalescedRead | None = None
+    ) -> list[UndecodedElement]:
         return [self.left.pop(0)]
 
     def close(self) -> None:
@@ -111,7 +113,9 @@ class ReleasedAmidReading(Cursor):
         self.was_open_amid = False
         self.close_count = 0
 
-    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> list[UndecodedElement]:
+    def read(
+        self, limit_bytes: int, stretch: CoalescedRead | None = None
+    ) -> list[UndecodedElement]:
         assert self.view is not None
         self.view.release()
         self.view.release()

@@ -117,7 +117,7 @@ def test_a_header_is_checked_before_it_is_believed() -> None:
 
 @pytest.mark.parametrize("name", CHECKSUMMED)
 def test_a_frame_without_the_checksums_that_were_agreed_on_is_refused(name: str) -> None:
-    with pytest.raises(CorruptFrameError, match="without the checksum that both sides agreed on"):
+    with pytest.raises(CorruptFrameError, match="lacks the checksum that both sides agreed on"):
         assemble(golden_bytes(name), [], needs_checksums=True)
 
 
@@ -132,7 +132,7 @@ def test_frames_of_few_bytes_have_no_checksums() -> None:
 @pytest.mark.parametrize(("frame_id", "flags"), [(12, 2), (12, 0x8001), (14, 1), (3, 0x100)])
 def test_unknown_flags_are_refused(frame_id: int, flags: int) -> None:
     data = PREFIX.pack(0x48445257, 1, frame_id, flags, 40, 0)
-    with pytest.raises(ProtocolError, match=f"the unknown flags {flags:#06x}"):
+    with pytest.raises(ProtocolError, match=f"unknown flags {flags:#06x}"):
         decode_prefix(data, 0, "peer")
 
 
@@ -197,8 +197,8 @@ def test_markers_survive_the_wire(markers: tuple[PlacedMarker, ...]) -> None:
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (PREFIX.pack(0xDEADBEEF, 1, 3, 0, 0, 0), "bytes that are no frame"),
-        (PREFIX.pack(0x48445257, 2, 3, 0, 0, 0), "a frame of version 2"),
+        (PREFIX.pack(0xDEADBEEF, 1, 3, 0, 0, 0), "the bytes are not a frame"),
+        (PREFIX.pack(0x48445257, 2, 3, 0, 0, 0), "a frame has version 2"),
         (PREFIX.pack(0x48445257, 1, 99, 0, 0, 0), "the unknown id 99"),
         (PREFIX.pack(0x48445257, 1, 25, 0, 4, 0), r"the reserved id 25 \(TaskEvent\)"),
     ],
@@ -211,11 +211,17 @@ def test_a_frame_that_is_not_ours_is_refused(data: bytes, what: str) -> None:
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (PREFIX.pack(0x48445257, 1, 12, 0, HEADER_BYTES_MAX + 1, 0), "a header of 65537 bytes"),
-        (PREFIX.pack(0x48445257, 1, 12, 0, 3, 0), "a header of 3 bytes"),
-        (PREFIX.pack(0x48445257, 1, 14, 0, 8, 5), "a body of 5 bytes"),
-        (PREFIX.pack(0x48445257, 1, 14, 0, 9, 0) + bytes(9), "1 bytes too many"),
-        (PREFIX.pack(0x48445257, 1, 12, 0, 37, 0) + bytes(37), "a marker vector of 5 bytes"),
+        (
+            PREFIX.pack(0x48445257, 1, 12, 0, HEADER_BYTES_MAX + 1, 0),
+            "header length of 65537 bytes",
+        ),
+        (PREFIX.pack(0x48445257, 1, 12, 0, 3, 0), "header length of 3 bytes"),
+        (PREFIX.pack(0x48445257, 1, 14, 0, 8, 5), "body length of 5 bytes"),
+        (PREFIX.pack(0x48445257, 1, 14, 0, 9, 0) + bytes(9), "1 bytes too long"),
+        (
+            PREFIX.pack(0x48445257, 1, 12, 0, 37, 0) + bytes(37),
+            "the markers have an invalid length of 5 bytes",
+        ),
     ],
 )
 def test_impossible_lengths_are_refused(data: bytes, what: str) -> None:
@@ -227,7 +233,7 @@ def test_a_claimed_length_is_refused_before_memory_is_taken() -> None:
     header = GOLDEN["data without rows"][0].header_values()
     layout = Data.LAYOUT.pack(*header)
     data = PREFIX.pack(0x48445257, 1, 12, 0, len(layout), 0xFFFFFFFF) + layout
-    with pytest.raises(ProtocolError, match="a body of 4294967295 bytes, at most 1000"):
+    with pytest.raises(ProtocolError, match="a body of 4294967295 bytes, but at most 1000"):
         assemble(data, [], body_limit=1000)
 
 
@@ -235,7 +241,9 @@ def test_a_claimed_length_is_refused_before_memory_is_taken() -> None:
 def test_a_marker_that_is_cut_short_is_refused(length: int) -> None:
     marker = PlacedMarker(0, LatencyMarker(1, OperatorId(bytes(16)), 0))
     data = encode_markers((marker, marker))[:length]
-    with pytest.raises(ProtocolError, match=f"a marker vector of {length} bytes"):
+    with pytest.raises(
+        ProtocolError, match=f"the markers have an invalid length of {length} bytes"
+    ):
         decode_markers(data, 0, length, "peer")
 
 

@@ -110,7 +110,7 @@ def test_corrupt_bytes_make_frames_or_a_protocol_error_and_nothing_else(
 def test_garbage_is_refused_with_its_first_prefix(data: bytes, piece: int) -> None:
     if data[:4] == struct.pack("!I", MAGIC):
         data = b"\0" + data[1:]
-    with pytest.raises(ProtocolError, match="bytes that are no frame"):
+    with pytest.raises(ProtocolError, match="the bytes are not a frame"):
         feed(new_assembler(), data, piece)
 
 

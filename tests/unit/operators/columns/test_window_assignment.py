@@ -52,8 +52,8 @@ def test_a_time_whose_windows_would_end_outside_of_a_column_of_times_is_refused(
     with pytest.raises(UserCodeError) as raised:
         require_times(_batch([5, far]), "Sum", SIZE_MS)
     assert raised.value.cause_text == (
-        f"event time {far} cannot be put into windows in columns of 1000 ms: it is counted in milliseconds from 1970 "
-        "on, and this is too far from there"
+        f"event time {far} cannot be put into windows of 1000 ms: event time is in milliseconds since 1970, "
+        "and this value is out of range"
     )
 
 

@@ -143,7 +143,7 @@ def test_the_data_side_reads_all_that_a_map_offers() -> None:
 def test_a_state_that_was_not_declared_is_named() -> None:
     harness = _plain(_Limit(), MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
     with pytest.raises(
-        UserCodeError, match=r"no broadcast state 'limits'.*which got those of 'rules'"
+        UserCodeError, match=r"no broadcast state 'limits'.*which was called with those of 'rules'"
     ):
         harness.perform(Rows([("a", 1)]))
 

@@ -105,7 +105,7 @@ class _FarTimer(KeyedProcessFunction):
 
 def test_a_timer_beyond_the_end_of_time_is_the_functions_mistake() -> None:
     harness = OperatorHarness(KeyedProcessSpec(_FarTimer()), keys=FIRST)
-    with pytest.raises(UserCodeError, match="ValueError: a timer's time has 64 bits"):
+    with pytest.raises(UserCodeError, match="ValueError: a timer's time must fit into 64 bits"):
         harness.perform(Rows([("k", 1)]))
 
 
@@ -114,7 +114,7 @@ def test_timers_without_keys_are_refused() -> None:
         def process_element(self, value: Any, ctx: ProcessFunction.Context) -> None:
             ctx.timer_service().register_event_time_timer(1)
 
-    with pytest.raises(UserCodeError, match=r"timers belong to keys"):
+    with pytest.raises(UserCodeError, match=r"timers need a key"):
         OperatorHarness(ProcessSpec(Timer())).perform(Rows([1]))
 
 

@@ -94,7 +94,7 @@ def test_on_a_keyed_stream_functions_keep_state_by_key() -> None:
 
 
 def test_keyed_state_without_a_key_says_what_to_do() -> None:
-    with pytest.raises(UserCodeError, match=r"'count' is out of reach.*call key_by first"):
+    with pytest.raises(UserCodeError, match=r"'count' is not available.*call key_by first"):
         OperatorHarness(MapSpec(_Counting()))
 
 

@@ -116,7 +116,10 @@ def test_the_timeout_makes_inputs_of_such_generators_idle_too() -> None:
     ("event", "text"),
     [
         ("wrong", "TypeError: a watermark is epoch milliseconds as an int, not float 1.5"),
-        (("mark", 2**64), "ValueError: a watermark has 64 bits, 18446744073709551616 does not fit"),
+        (
+            ("mark", 2**64),
+            "ValueError: a watermark must fit into 64 bits, 18446744073709551616 does not",
+        ),
         ("error", "ValueError: cannot read it"),
     ],
 )
@@ -128,7 +131,9 @@ def test_an_error_of_a_generator_is_the_operators(event: Any, text: str) -> None
 
 def test_what_makes_something_else_is_told_when_the_operator_opens() -> None:
     strategy = WatermarkStrategy.for_generator(dict)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UserCodeError, match=r"for_generator was given what makes \{\}"):
+    with pytest.raises(
+        UserCodeError, match=r"for_generator was given a function that returned \{\}"
+    ):
         _assigning(strategy)
 
 

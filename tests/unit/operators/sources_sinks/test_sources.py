@@ -294,7 +294,10 @@ def test_a_column_gives_the_event_time_of_whole_batches(time_type: Any, first: A
 
 @pytest.mark.parametrize(
     ("value_type", "value", "text"),
-    [(Types.LONG(), None, "gives the event time and is null"), (Types.STRING(), "x", "is no time")],
+    [
+        (Types.LONG(), None, "is the event time, but is null"),
+        (Types.STRING(), "x", "is not a time"),
+    ],
 )
 def test_a_column_that_gives_no_time_is_explained(value_type: Any, value: Any, text: str) -> None:
     row_type = Types.ROW_NAMED(["time"], [value_type])

@@ -315,9 +315,9 @@ def test_pickled_contents_are_refused_where_a_type_is_declared_now(backend: dict
     old = _harness(LIST, (pickled,), backend)
     old.perform(Rows([("k", 1)], [1]))
     assert _refused(old, _harness(LIST, settings=backend)) == (
-        "operator 'Orders' cannot take back what it kept: state 'window-contents' cannot follow its new type, as "
+        "operator 'Orders' cannot restore its state: state 'window-contents' cannot be converted to its new type: "
         "'value' was undeclared and is declared now; the value was binary and is struct<name: string, amount: int64> "
-        "now: give the stream its former type, or the operator another uid() to begin without its state"
+        "now: give the stream its former type, or the operator another uid() to start with empty state"
     )
 
 
@@ -326,7 +326,7 @@ def test_contents_in_another_layout_are_refused_and_not_left_behind() -> None:
         old = _harness(old_spec, (ORDER, PAYMENT))
         old.perform(Rows([Row(name="a", paid=1.5)], [1], 1))
         told = _refused(old, _harness(new_spec, (ORDER, PAYMENT)))
-        assert "operator 'Orders' cannot take back what it kept: state 'window-contents" in told
+        assert "operator 'Orders' cannot restore its state: state 'window-contents" in told
 
 
 def test_an_accumulator_of_no_declared_type_is_pickled() -> None:
@@ -390,7 +390,7 @@ def test_a_record_that_does_not_fit_is_not_blamed_on_the_function(spec: Operator
 def test_a_sum_that_outgrows_its_type_asks_for_a_wider_one() -> None:
     told = _told_of(RollingAggregationSpec("sum", 0), [2**31 - 1, 1], Types.INT())
     assert told.startswith(
-        "TypeError: the sum so far, 2147483648, does not fit the stream's type Integer: "
+        "TypeError: the current sum, 2147483648, does not fit the stream's type Integer: "
         "expected an integer of 32 bits, got int 2147483648 (Types.LONG() holds 64); "
-        "declare a wider one (in operator 'Orders'"
+        "declare a wider type (in operator 'Orders'"
     )

@@ -259,7 +259,7 @@ def test_merging_windows_have_no_state_of_their_own() -> None:
         window_spec(EventTimeSessionWindows(5), window_function=_Stateful()), keys=KEYS
     )
     harness.perform(ROWS)
-    with pytest.raises(UserCodeError, match=r"windows that merge have no state of their own"):
+    with pytest.raises(UserCodeError, match=r"merging windows have no state of their own"):
         harness.perform(WatermarkAt(100))
 
 

@@ -210,7 +210,9 @@ def test_lines_of_a_followed_log_that_were_deleted_meanwhile_are_told_to_be_miss
         found = followed(cluster, PATH, changes, notes.append)
     log.close()
     assert found == b"first 123\nline 0004\n"
-    assert notes == ["lines are missing here: the log was put aside more often than files are kept"]
+    assert notes == [
+        "lines are missing here: the log was rotated more often than old files are kept"
+    ]
 
 
 def test_an_answer_is_of_one_file_where_that_is_put_aside_while_it_is_read() -> None:

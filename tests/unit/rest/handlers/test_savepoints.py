@@ -174,7 +174,7 @@ def test_what_became_of_savepoints_from_outside_is_told_where_the_cluster_runs(
         done(cluster, f"{JOB}/savepoints/{answer.json['request-id']}")
     told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     logged = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
-    begin = f"a savepoint of job {RUNNING_JOB}, asked for over REST,"
+    begin = f"a savepoint of job {RUNNING_JOB}, requested over REST,"
     assert told == [
         f"{begin} is complete: file:/one/savepoint-000102-0123456789ab",
         f"{begin} is complete: file:/two/savepoint-000102-0123456789ab",

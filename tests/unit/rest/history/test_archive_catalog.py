@@ -41,7 +41,7 @@ def test_only_whole_archives_are_listed_and_others_told_once(
     told = [record.getMessage() for record in caplog.records]
     (line,) = told
     assert line.startswith(f"2 files in {folder} are left out")
-    assert "no whole archive" in line
+    assert "not a complete archive" in line
     assert (folder / job_id_of(3)).exists()
 
 

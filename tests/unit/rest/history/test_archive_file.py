@@ -95,7 +95,7 @@ def test_every_answer_comes_back_as_it_was(texts: dict[str, str]) -> None:
 @pytest.mark.parametrize("kept", [0, 1, 50, 96, 119, 1000])
 def test_an_archive_that_is_cut_off_is_damaged(kept: int, is_compressed: bool) -> None:
     content = packed(500, is_compressed=is_compressed)[:kept]
-    with pytest.raises(DamagedArchiveError, match="no whole archive"):
+    with pytest.raises(DamagedArchiveError, match="not a complete archive"):
         read_index("archive", StoredBytes(content))
 
 
@@ -127,12 +127,21 @@ def with_index(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"{}" * 100, "it has not the end of one"),
-        (with_index(b"[]"), "its index cannot be read"),
-        (with_index(b"[" * 100_000), "its index cannot be read"),
-        (with_index(b'{"version":7,"job":"x","overview":{},"blocks":[]}'), "it is of version 7"),
-        (with_index(b"{}", change=lambda t: t.replace(b"[13", b"[99999999")), "outside of it"),
-        (with_index(b"{}", change=lambda t: t.replace(b",2,", b",999999999999,")), "outside of it"),
+        (b"{}" * 100, "the file does not end like an archive"),
+        (with_index(b"[]"), "the index cannot be read"),
+        (with_index(b"[" * 100_000), "the index cannot be read"),
+        (
+            with_index(b'{"version":7,"job":"x","overview":{},"blocks":[]}'),
+            "the archive has version 7",
+        ),
+        (
+            with_index(b"{}", change=lambda t: t.replace(b"[13", b"[99999999")),
+            "outside of the file",
+        ),
+        (
+            with_index(b"{}", change=lambda t: t.replace(b",2,", b",999999999999,")),
+            "outside of the file",
+        ),
         (with_index(b"{}", change=lambda t: t.replace(b",2,", b",1,")), "changed or cut off"),
     ],
 )
@@ -144,7 +153,7 @@ def test_an_index_of_a_stranger_is_refused(content: bytes, reason: str) -> None:
 @pytest.mark.parametrize("block", ['["/a",-5,10,1]', '["/a",0,-1,1]', '["/a",0,999999999,1]'])
 def test_a_block_outside_of_the_file_is_refused(block: str) -> None:
     index = f'{{"version":1,"job":"x","overview":{{}},"blocks":[{block}]}}'
-    with pytest.raises(DamagedArchiveError, match=r"outside of it|changed or cut off"):
+    with pytest.raises(DamagedArchiveError, match=r"outside of the file|changed or cut off"):
         answer(with_index(index.encode()), "/a")
 
 

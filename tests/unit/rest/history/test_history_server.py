@@ -105,11 +105,11 @@ def test_an_answer_is_read_from_its_archive(history: ServedHistory, prefix: str)
         (f"/jobs/{job_id_of(99)}", 404, f"Job {job_id_of(99)} not found"),
         (f"/jobs/{job_id_of(1)}/plan", 404, "has no /jobs/"),
         ("/jobs/xyz", 400, 'Cannot resolve path parameter (jobid) from value "xyz"'),
-        (f"/jobs/{job_id_of(1)}/vertices/1/backpressure", 404, "has ended, and only a running one"),
+        (f"/jobs/{job_id_of(1)}/vertices/1/backpressure", 404, "has ended, and only a running job"),
         (
             f"/v1/jobs/{job_id_of(1)}/vertices/1/flamegraph",
             404,
-            "has ended, and only a running one",
+            "has ended, and only a running job",
         ),
         (
             f"/jobs/{job_id_of(1)}/metrics?get=uptime",
@@ -120,9 +120,9 @@ def test_an_answer_is_read_from_its_archive(history: ServedHistory, prefix: str)
         ("/jobs/..%2f..%2fetc%2fpasswd", 404, "Not found"),
         (f"/applications/{job_id_of(99)}", 404, f"Job {job_id_of(99)} not found"),
         (f"/applications/{job_id_of(99)}/exceptions", 404, f"Job {job_id_of(99)} not found"),
-        (f"/applications/{job_id_of(1)}", 404, "does not tell its times"),
+        (f"/applications/{job_id_of(1)}", 404, "does not contain its times"),
         (f"/applications/{job_id_of(1)}/exceptions", 404, "has no /jobs/"),
-        ("/taskmanagers", 404, "has no /taskmanagers: ask a cluster that runs"),
+        ("/taskmanagers", 404, "has no /taskmanagers: use a running cluster"),
         ("/jobmanager/log", 404, "archives hold no log files"),
         ("/v1/taskmanagers/tm-1/logs/a.log", 404, "archives hold no log files"),
         ("/jobmanager/metrics", 404, "has no /jobmanager/metrics"),
@@ -164,11 +164,11 @@ def test_nothing_can_be_changed(history: ServedHistory, method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "text"),
     [
-        ("PATCH", f"/jobs/{job_id_of(1)}", "has ended, and this is a history server"),
-        ("POST", f"/jobs/{job_id_of(1)}/stop", "'headrace run -s PATH PROGRAM' starts it again"),
+        ("PATCH", f"/jobs/{job_id_of(1)}", "has ended, and a history server cannot control jobs"),
+        ("POST", f"/jobs/{job_id_of(1)}/stop", "'headrace run -s PATH PROGRAM' restarts it"),
         ("POST", f"/jobs/{job_id_of(99)}/savepoints", f"Job {job_id_of(99)} not found"),
-        ("POST", "/savepoint-disposal", "'headrace savepoint dispose PATH' does"),
-        ("DELETE", "/cluster", "has no /cluster: ask a cluster that runs"),
+        ("POST", "/savepoint-disposal", "use 'headrace savepoint dispose PATH'"),
+        ("DELETE", "/cluster", "has no /cluster: use a running cluster"),
     ],
 )
 def test_who_wants_to_change_something_is_told_why_not(
@@ -225,7 +225,7 @@ def test_looks_at_the_folders_are_never_without_a_pause() -> None:
 
 
 def test_without_a_folder_there_is_no_history() -> None:
-    with pytest.raises(ConfigurationError, match="name the folders"):
+    with pytest.raises(ConfigurationError, match="set the folders"):
         archive_folders(Settings())
 
 
@@ -243,4 +243,4 @@ def test_who_comes_while_too_many_wait_is_asked_to_come_again(
 ) -> None:
     monkeypatch.setattr("headrace.rest.history.history_app._WAITING_MAX", 0)
     found = history.get(f"/jobs/{job_id_of(2)}")
-    assert (found.status, "ask again" in found.errors) == (503, True)
+    assert (found.status, "try again" in found.errors) == (503, True)

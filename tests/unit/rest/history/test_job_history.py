@@ -131,7 +131,7 @@ def test_an_archive_that_cannot_be_written_is_told_once_and_stops_nothing(
         history.job_ended(failed_job())
         history.close()
     (told,) = [record.getMessage() for record in caplog.records]
-    assert f"job {FAILED_JOB.hex()} has no archive" in told
+    assert f"the archive of job {FAILED_JOB.hex()} could not be written" in told
 
 
 def test_a_write_that_fails_leaves_no_part_of_an_archive(
@@ -186,7 +186,7 @@ def test_more_jobs_than_a_hanging_store_can_take_get_no_archive(
         history.job_ended(failed_job())
     goes_on.set()
     history.close()
-    assert "gets no archive: 2 others wait" in caplog.text
+    assert "gets no archive: 2 other archives are still waiting" in caplog.text
 
 
 def test_running_jobs_are_looked_at_and_their_points_told(control: EventLoopThread) -> None:

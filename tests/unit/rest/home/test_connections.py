@@ -95,7 +95,7 @@ def test_several_clusters_and_no_address_are_an_error_that_lists_them() -> None:
     with pytest.raises(SeveralClustersError) as raised:
         find_connection(None, silent)
     assert str(raised.value).splitlines() == [
-        "2 clusters run on this machine: name one with -m",
+        "2 clusters run on this machine: select one with -m",
         "  -m 127.0.0.1:8081  departures",
         "  -m 127.0.0.1:8082  arrivals",
     ]
@@ -177,7 +177,7 @@ def test_a_file_that_others_may_read_is_refused_and_stays() -> None:
     file = write_connection(NAMED)
     file.chmod(0o640)
     for address in (None, "127.0.0.1:8081"):
-        with pytest.raises(ConnectionFileError, match="others than its owner may read it"):
+        with pytest.raises(ConnectionFileError, match="users other than its owner may read it"):
             find_connection(address, silent)
     assert file.exists()
 
@@ -185,7 +185,7 @@ def test_a_file_that_others_may_read_is_refused_and_stays() -> None:
 def test_a_file_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_connection(NAMED)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(ConnectionFileError, match=r"another user \(\d+\) owns it"):
+    with pytest.raises(ConnectionFileError, match=r"another user \(\d+\) owns the file"):
         read_connection(file)
 
 
@@ -256,7 +256,7 @@ def test_one_bad_file_does_not_hide_the_good_one() -> None:
     write_connection(NAMED)
     said: list[str] = []
     assert find_connection(None, said.append).connection == NAMED
-    assert "8082.json is not used: it is damaged" in said[0]
+    assert "8082.json is not used: the file is damaged" in said[0]
 
 
 def test_an_address_without_a_file_has_the_token_of_the_environment(

@@ -249,7 +249,7 @@ def test_an_archive_that_is_none_is_refused_and_leaves_nothing(
     cluster: ServedCluster, root: Path, content: bytes
 ) -> None:
     answer = sent(cluster, "multipart/form-data; boundary=b", form_of("job.zip", content))
-    assert (answer.status, "is no zip archive" in answer.errors) == (400, True), answer.body
+    assert (answer.status, "is not a zip archive" in answer.errors) == (400, True), answer.body
     assert take_programs(root) == []
 
 

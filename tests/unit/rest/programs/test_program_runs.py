@@ -129,7 +129,10 @@ def test_the_end_of_a_process_is_told_although_its_children_go_on(
     async def ask(runs: ProgramRuns) -> None:
         with pytest.raises(BadRequestError) as refused:
             await runs.run(ProgramRequest("job.py"))
-        assert refused.value.texts[1].splitlines() == ["it ended with code 3", "leaves early"]
+        assert refused.value.texts[1].splitlines() == [
+            "the process ended with code 3",
+            "leaves early",
+        ]
 
     asked(600_000, ask)
 
@@ -156,7 +159,7 @@ def test_programs_that_go_on_after_their_jobs_are_bounded(
 
     async def ask(runs: ProgramRuns) -> None:
         await runs.run(ProgramRequest("job.py"))
-        with pytest.raises(UnavailableError, match="go on after their first job"):
+        with pytest.raises(UnavailableError, match="still run after their first job"):
             await runs.run(ProgramRequest("other.py"))
 
     asked(600_000, ask)

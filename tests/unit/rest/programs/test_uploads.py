@@ -77,7 +77,7 @@ def test_a_program_is_uploaded_listed_and_deleted(cluster: ServedCluster) -> Non
         ("job.py", b"x" * 2_000, b"--", "headrace.web.upload.size-max"),
         ("job.py", b"x", b"", "Exactly 1 file"),
         ("job.py", b"x", b"\r\n\r\nmore", "Exactly 1 file"),
-        ("job.py", b"x", b"?", "goes on with something else"),
+        ("job.py", b"x", b"?", "is not followed by a line end"),
     ],
 )
 def test_what_is_refused_leaves_nothing(

@@ -135,7 +135,7 @@ def test_operators_of_the_running_job_and_its_snapshots_are_listed(served: Serve
     }  # fmt: skip
     problems = {one["id"]: one["problem"] for one in found["snapshots"]}
     assert (problems[7], problems[4], problems[2]) == (None, None, None)
-    assert "holds a secret" in problems[8]
+    assert "contains a secret" in problems[8]
     assert "driver's memory" in problems[6]
     assert "replaced" in problems[5]
 
@@ -262,10 +262,10 @@ ERRORS = [
     (f"{OF_COUNT}/rows", 400, "query parameter (state)"),
     (f"{OF_COUNT}/rows?state=count&limit=1001", 400, "query parameter (limit)"),
     (f"{OF_COUNT}/rows?state=count&subtask=2", 404, "no subtask 2"),
-    (f"{OF_COUNT}/rows?state=count&keys=3", 400, "no JSON list of keys"),
+    (f"{OF_COUNT}/rows?state=count&keys=3", 400, "not a JSON list of keys"),
     (f"{OF_COUNT}/rows?state=count&keys=[1,%22a%22]", 400, "not all of one type"),
     (f"{STATE}/operators/nobody", 404, "nobody"),
-    (f"{STATE}?snapshot=3", 404, "no snapshot 3"),
+    (f"{STATE}?snapshot=3", 404, "no recorded snapshot 3"),
     (f"{STATE}?snapshot=4", 404, "gone"),
     (f"{STATE}?snapshot=5", 409, "replaced"),
     (f"{STATE}?snapshot=6", 409, "driver's memory"),
@@ -371,7 +371,7 @@ BODIES: list[tuple[dict[str, Any], int, str]] = [
     ({"edits": []}, 400, "edits"),
     ({"reason": ""}, 400, "reason"),
     ({"edits": [{"action": "drop", "operator": UID, "key": 1}]}, 400, "action"),
-    ({"snapshot": 3}, 404, "no snapshot 3"),
+    ({"snapshot": 3}, 404, "no recorded snapshot 3"),
     ({"snapshot": 6}, 409, "driver's memory"),
     ({"snapshot": str(Path("/etc"))}, 400, "snapshot"),
     ({"triggerId": "x"}, 400, "32 hexadecimal digits"),

@@ -119,7 +119,9 @@ def test_the_error_of_a_commit_that_is_given_up_names_the_sinks_whose_output_sta
 ) -> None:
     job.two.failures[:] = [OSError("full")] * 3
     with (
-        pytest.raises(CommitFailedError, match=r"'Sink: two'.*full.*before stays: 'Sink: one'"),
+        pytest.raises(
+            CommitFailedError, match=r"'Sink: two'.*full.*committed already: 'Sink: one'"
+        ),
         job.commits() as commits,
     ):
         commits.commit(job.reports())

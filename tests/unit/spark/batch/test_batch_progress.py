@@ -53,7 +53,7 @@ def test_subtasks_are_handed_to_spark_once_their_inputs_have_finished(graph: Job
     assert states(progress) == [["FINISHED"], ["DEPLOYING", "DEPLOYING"]]
     progress.report(report(graph, 1, 1, started_ms=50))
     assert progress.counts["RUNNING"] == 1
-    assert progress.summary == "1 of 3 subtasks have finished, 1 run"
+    assert progress.summary == "1 of 3 subtasks have finished, 1 are running"
     times = progress.vertices()[1].subtasks[1].timestamps_ms
     assert times == {"CREATED": 10, "SCHEDULED": 10, "DEPLOYING": 40, "RUNNING": 50}
 

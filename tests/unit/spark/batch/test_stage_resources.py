@@ -27,7 +27,7 @@ def resources(
 
 
 def graph_with(gpus: int) -> JobGraph:
-    """A source in the default group, and a function in one that asks for GPUs, memory and a core."""
+    """A source in the default group, and a function in one that requests GPUs, memory and a core."""
     builder = SlotSharingGroup.builder("models").set_cpu_cores(1).set_task_heap_memory_mb(3000)
     models = (builder.set_external_resource("gpu", gpus) if gpus else builder).build()
     with recording() as executor:
@@ -90,7 +90,7 @@ def test_memory_of_a_group_comes_with_executors_that_spark_starts_on_demand() ->
 def test_what_no_executor_has_is_refused_by_name(master: str, gpus: int, reason: str) -> None:
     with pytest.raises(ProgramError) as raised:
         resources(master, FIXED).refuse(graph_with(gpus))
-    assert f"slot sharing group 'models' asks for 1 core(s) and {gpus} gpu" in str(raised.value)
+    assert f"slot sharing group 'models' requests 1 core(s) and {gpus} gpu" in str(raised.value)
     assert reason in str(raised.value)
 
 

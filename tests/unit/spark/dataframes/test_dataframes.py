@@ -12,6 +12,7 @@ STREAMING_ON_CONNECT: Any = type(
 
 def test_a_dataframe_that_streams_on_spark_connect_is_refused_with_another_way() -> None:
     with pytest.raises(
-        ProgramError, match=r"streams on Spark Connect.*format\('headrace'\).*BatchLogSource"
+        ProgramError,
+        match=r"streaming DataFrame of Spark Connect.*format\('headrace'\).*BatchLogSource",
     ):
         dataframe_source(STREAMING_ON_CONNECT())

@@ -249,7 +249,7 @@ def test_a_replayed_micro_batch_that_is_cut_in_another_way_fails_the_job(
     world.run((12,), ())
     world.push(world.call(4), 2)
     (failure,) = world.failures
-    assert "had 3 partitions, and now has 2" in str(failure)
+    assert "had 3 partitions, but now has 2" in str(failure)
 
 
 def test_a_push_to_a_subtask_that_is_gone_is_tried_again_and_any_other_failure_is_the_jobs(

@@ -39,7 +39,7 @@ def test_a_session_without_authentication_is_refused_with_what_to_add(master: st
     with pytest.raises(ChecklistError) as caught:
         refuse_contradictions({"spark.master": master, **OTHERS})
     said = str(caught.value).split("\n", 1)[0]
-    assert "spark.authenticate=false: whoever reaches its ports can run code as you" in said
+    assert "spark.authenticate=false: everybody who reaches its ports can run code as you" in said
     added = dict(re.findall(r"\.config\('(.+?)', '(.+?)'\)", said))
     assert refuse_contradictions({"spark.master": master, **OTHERS, **added}) is not None
     assert ("spark.authenticate.secret" in said) == (master != "local[4]")

@@ -62,7 +62,7 @@ def test_an_archive_appears_when_it_is_whole(trained: Path, tmp_path: Path) -> N
     ("text", "said"),
     [
         ("#!/bin/sh\necho no room left >&2; exit 1\n", "storing classes failed: no room left"),
-        ("#!/bin/sh\nexit 0\n", "made no archive"),
+        ("#!/bin/sh\nexit 0\n", "created no archive"),
         (
             '#!/bin/sh\n[ "$1" = -Xshare:dump ] || { echo mismatch >&2; exit 1; }\n: > "${3#*=}"\n',
             "starting Java 17 from it failed: mismatch",

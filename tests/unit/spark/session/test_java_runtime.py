@@ -43,7 +43,7 @@ def test_a_java_home_that_is_too_old_is_an_error_and_not_replaced(tmp_path: Path
     executable(tmp_path / "java")
     environ = {"JAVA_HOME": "/jdk11", "PATH": str(tmp_path)}
     versions = {Path("/jdk11/bin/java"): 11, tmp_path / "java": 21}
-    with pytest.raises(JavaNotFoundError, match="JAVA_HOME is /jdk11, where there is Java 11"):
+    with pytest.raises(JavaNotFoundError, match="JAVA_HOME is /jdk11, which has Java 11"):
         find_java(environ, tmp_path / "cache", probe=versions.get)
 
 

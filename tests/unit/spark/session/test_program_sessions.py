@@ -120,8 +120,8 @@ def test_contexts_and_builders_of_the_block_get_what_was_asked_and_others_do_not
     ]
     assert opened == [{"spark.sql.shuffle.partitions": "7"}]
     assert [record.getMessage() for record in caplog.records] == [
-        "spark.master=local[3] of the command line replaces local[2], which the program gives to its SparkSession",
-        "spark.sql.shuffle.partitions=7 of the command line replaces 5, which the program gives to its SparkSession",
+        "spark.master=local[3] from the command line replaces local[2], which the program sets for its SparkSession",
+        "spark.sql.shuffle.partitions=7 from the command line replaces 5, which the program sets for its SparkSession",
     ]
 
 

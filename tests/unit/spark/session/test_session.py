@@ -156,7 +156,7 @@ def test_an_unknown_shuffle_service_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "ensure_java", lambda: pytest.fail("Spark would start"))
-    with pytest.raises(ConfigurationError, match=r"nonsense.*there are: credit-based, remote"):
+    with pytest.raises(ConfigurationError, match=r"nonsense.*known names: credit-based, remote"):
         session._create(Settings({"shuffle-service-factory.class": "nonsense"}))
 
 

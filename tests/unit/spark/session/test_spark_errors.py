@@ -117,7 +117,7 @@ LOST_TASK = "Lost task 0.3 in stage 3.0 (TID 7) (10.0.0.7 executor 1): "
         (
             "/opt/other/python: Error while finding module specification for 'headrace.spark.python_daemon' "
             "(ModuleNotFoundError: No module named 'headrace')",
-            "it has no package 'headrace'",
+            "the interpreter has no package 'headrace'",
         ),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11",

@@ -202,7 +202,7 @@ def test_a_shortage_is_told_with_what_to_do() -> None:
         driver = SparkResourceDriver(jobs, ManualClock(), stop_grace_ms=0)
         texts.append(driver.describe_shortage().split(";", 1)[0])
     assert texts == [
-        "Spark has not given this application an executor for them yet",
+        "Spark has not given this application an executor for the workers yet",
         "Spark has no executor for this application",
         "Spark's executors have 4 slot(s), of which 1 is kept free for Spark's own jobs",
     ]
@@ -217,7 +217,7 @@ def test_an_executor_that_spark_takes_away_or_loses_is_reported_once() -> None:
     assert reports.next() == ("started", "tm-1")
     jobs.state = ExecutorState.DECOMMISSIONED
     clock.advance_ms(EXECUTORS_INTERVAL_MS)
-    assert reports.next() == ("decommissioned", "Spark takes its executor 7 away")
+    assert reports.next() == ("decommissioned", "Spark is removing its executor 7")
     clock.advance_ms(EXECUTORS_INTERVAL_MS)
     jobs.state = ExecutorState.LOST
     clock.advance_ms(EXECUTORS_INTERVAL_MS)
@@ -252,7 +252,9 @@ def test_a_shortage_of_gpus_is_told_by_name_for_as_long_as_workers_wait_for_them
     driver, reports = driver_over(jobs)
     jobs.jobs[ONE] = ScriptedJob(active=False)
     driver.request_worker(ONE, ResourceProfile(external_resources=(("gpu", 3),)))
-    assert driver.describe_shortage().startswith("they take 3 gpu, which Spark's executors do not")
+    assert driver.describe_shortage().startswith(
+        "the workers need 3 gpu, which Spark's executors do not"
+    )
     jobs.jobs[ONE].active = True
     assert reports.next() == ("started", "tm-1")
     assert driver.describe_shortage().startswith("Spark's executors have 4 slot(s)")
@@ -269,7 +271,7 @@ def test_an_interpreter_that_cannot_run_fails_its_workers_and_not_the_host() -> 
     kind, cause = reports.next()
     assert kind == "interpreter failed"
     assert cause.startswith("False ")
-    assert "'/opt/other/python': it has no package 'pyarrow'" in cause
+    assert "'/opt/other/python': the interpreter has no package 'pyarrow'" in cause
     assert reports.next()[0] == "terminated"
     assert driver.failure is None
     asyncio.run(driver.close())

@@ -141,5 +141,5 @@ def test_a_folder_that_cannot_be_made_is_told_and_the_worker_goes_on(tmp_path: P
     done = run(FOLDERS, tmp_path / "scratch", tmp_path / "file" / "logs")
     own = tmp_path / "scratch" / "logs"
     assert done.stdout == f"{own}\n"
-    assert f"log files go to {own}, and are deleted with it" in done.stderr
+    assert f"log files are written to {own}, and are deleted with it" in done.stderr
     assert "Not a directory" in done.stderr

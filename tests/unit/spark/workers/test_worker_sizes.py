@@ -26,7 +26,12 @@ def gpus(amount: int) -> ResourceProfile:
 @pytest.mark.parametrize(
     ("master", "conf", "profile", "refusal"),
     [
-        ("local[4]", {}, ResourceProfile(2.0, 1), "all TaskManagers are alike, as Spark has no"),
+        (
+            "local[4]",
+            {},
+            ResourceProfile(2.0, 1),
+            "all TaskManagers have the same size, as Spark has no",
+        ),
         ("local-cluster[1,3,1024]", {}, ResourceProfile(3.0, 1 << 20), ""),
         (
             "local-cluster[1,3,1024]",
@@ -81,5 +86,7 @@ def test_more_gpus_than_all_executors_have_are_lacking_where_their_number_is_fix
     conf = {f"{GPU}.amount": "2"}
     found = sizes("local-cluster[2,4,1024]", conf)
     assert found.lacking({gpus(1): 4, USUAL: 9}) == ""
-    assert found.lacking({gpus(1): 5}) == "the job's slots take 5 gpu together, and there are 4"
+    assert (
+        found.lacking({gpus(1): 5}) == "the job's slots need 5 gpu in total, but there are only 4"
+    )
     assert sizes(STANDALONE, conf).lacking({gpus(1): 5}) == "", "others may join"

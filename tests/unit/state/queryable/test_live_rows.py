@@ -225,10 +225,10 @@ def test_rows_past_their_time_to_live_are_there_with_the_time_until_which_they_e
 @pytest.mark.parametrize(
     ("key_type", "keys", "reason"),
     [
-        (Types.LONG(), ["seven"], "its keys are"),
+        (Types.LONG(), ["seven"], "the keys of the state are"),
         (Types.LONG(), [None], "null"),
-        (Types.STRING(), [[1]], "its keys are"),
-        (Types.PICKLED_BYTE_ARRAY(), [{"a": 1}], "its keys are"),
+        (Types.STRING(), [[1]], "the keys of the state are"),
+        (Types.PICKLED_BYTE_ARRAY(), [{"a": 1}], "the keys of the state are"),
     ],
 )
 def test_keys_of_another_type_are_refused_by_name(

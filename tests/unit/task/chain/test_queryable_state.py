@@ -155,7 +155,7 @@ def test_more_keys_than_one_read_takes_are_refused_before_they_are_looked_for() 
     world.begin(keys=sink.getvalue().to_pybytes())
     (error,) = world.answers
     assert isinstance(error, StateKeyMismatchError)
-    assert "there are 10001, and one read takes 10000 at most" in str(error)
+    assert "there are 10001, but one read takes at most 10000" in str(error)
 
 
 def test_rows_beyond_those_asked_for_are_left_out_and_said_to_be() -> None:

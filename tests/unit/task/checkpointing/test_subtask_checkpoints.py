@@ -217,7 +217,7 @@ def test_state_that_can_never_be_written_fails_the_task_instead_of_checkpoint_af
     world.work_beside()
     assert world.log[3:] == [
         "write",
-        "failed: operator 'Orders' keeps what cannot be stored: a lock",
+        "failed: operator 'Orders' keeps state that cannot be stored: a lock",
         "discard",
     ]
 

@@ -110,27 +110,27 @@ def test_every_rule_is_what_its_text_says(rule: FaultRule) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "begins with none of drop, duplicate"),
-        ("lose Data", "begins with none of drop, duplicate"),
-        ("drop Date", "'Date' is no frame; frames are Close"),
-        ("drop Hello", "'Hello' is no frame"),
-        ("drop colour=red", "'colour' is none of its keys: direction, channel"),
+        ("", "must begin with one of drop, duplicate"),
+        ("lose Data", "must begin with one of drop, duplicate"),
+        ("drop Date", "'Date' is not a frame; the frames are Close"),
+        ("drop Hello", "'Hello' is not a frame"),
+        ("drop colour=red", "'colour' is not one of its keys: direction, channel"),
         ("delay", "delay needs by=, a duration such as 100ms"),
         ("delay 100", "'100' is not a duration such as 100ms; units are ns, us, ms"),
-        ("delay -1s", "'-1s' is no frame"),
+        ("delay -1s", "'-1s' is not a frame"),
         ("throttle 1MiB/min", "'1MiB/min' is not a size per second"),
         ("throttle 0B/s", "'0B' is not a size per second"),
-        ("drop sequence=9..5", "'9..5' is no range"),
-        ("drop sequence=x", "'x' is no whole number"),
-        ("drop nth=0", "'0' is no whole number of at least 1"),
-        ("reorder Data by=0", "'0' is no whole number of at least 1"),
-        ("reorder 0 Data", "'0' is no whole number of at least 1"),
-        ("duplicate copies=0", "'0' is no whole number of at least 1"),
-        ("drop probability=2", "'2' is no probability"),
-        ("drop probability=nan", "'nan' is no probability"),
+        ("drop sequence=9..5", "'9..5' is not a range"),
+        ("drop sequence=x", "'x' is not a whole number"),
+        ("drop nth=0", "'0' is not a whole number of at least 1"),
+        ("reorder Data by=0", "'0' is not a whole number of at least 1"),
+        ("reorder 0 Data", "'0' is not a whole number of at least 1"),
+        ("duplicate copies=0", "'0' is not a whole number of at least 1"),
+        ("drop probability=2", "'2' is not a probability"),
+        ("drop probability=nan", "'nan' is not a probability"),
         ("drop direction=up", "'up' is neither forward nor backward"),
-        ("drop Data Event", "something is said twice"),
-        ("delay 1s by=2s", "something is said twice"),
+        ("drop Data Event", "a key is given twice"),
+        ("delay 1s by=2s", "a key is given twice"),
     ],
 )
 def test_a_text_that_is_no_rule_is_refused_with_what_would_be_one(text: str, what: str) -> None:
@@ -146,7 +146,7 @@ def test_no_text_does_worse_than_being_refused(text: str) -> None:
     try:
         parse_rule(text)
     except FaultRuleError as error:
-        assert "is no fault rule" in str(error)
+        assert "is not a fault rule" in str(error)
 
 
 def test_every_frame_but_the_opening_can_be_named() -> None:

@@ -40,7 +40,7 @@ def test_an_orderly_life_under_two_leaders_has_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("looks", "mistake"),
     [
-        ([look(2, c1=1)], "the pointer names checkpoint 2, and the newest complete one is 1"),
+        ([look(2, c1=1)], "the pointer names checkpoint 2, but the newest complete one is 1"),
         ([look(2, c2=1), look(1, c2=1)], "the pointer went back from checkpoint 2 to 1"),
         ([look(3, c3=2), look(3, c2=1, c3=2)], "checkpoint 2 of the leader of epoch 1 came after"),
         ([look(3, c2=2, c3=1)], "checkpoint 3 is of epoch 1, and 2 before it of epoch 2"),

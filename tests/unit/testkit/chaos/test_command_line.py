@@ -73,7 +73,7 @@ def test_a_name_that_nothing_has_is_a_mistake_of_the_command_line(
     with pytest.raises(SystemExit) as end:
         run(monkeypatch, group, "--only", "no such run")
     assert end.value.code == 2
-    assert "nothing there is called 'no such run'" in capsys.readouterr().err
+    assert "no run or bug is called 'no such run'" in capsys.readouterr().err
     assert started == []
 
 

@@ -60,7 +60,7 @@ def test_hurried_runs_are_exact_only_where_checkpoints_held_what_was_in_flight(n
     def run(runner: Any, group: str = name) -> set[tuple[str, ...]]:
         return {one.mistakes for one in GROUPS[group].runs(runner, 1)}
 
-    assert run(FakeRunner(0)) == {("no checkpoint held anything that was in flight",)}
+    assert run(FakeRunner(0)) == {("no checkpoint contained data in flight",)}
     assert run(FakeRunner(1)) == {()}
     assert run(FakeRunner(0, ("lost",))) == {("lost",)}
     assert run(FakeRunner(0), "kills") == {()}

@@ -153,7 +153,7 @@ def test_other_threads_are_refused(loop: VirtualLoop) -> None:
     thread = threading.Thread(target=intrude)
     thread.start()
     thread.join()
-    assert "one thread only" in str(errors[0])
+    assert "only be used on one thread" in str(errors[0])
 
 
 def test_closing_ends_every_task(loop: VirtualLoop) -> None:

@@ -26,11 +26,11 @@ _Copies = list[list[StateChunk]]
 
 
 def deal_items(old: Sequence[Sequence[StateChunk]], parallelism: int) -> list[list[StateChunk]]:
-    """Return the chunks for each new subtask; `old` has those of each old one, none if it had finished.
+    """Return the chunks for each new subtask; `old` has those of each old subtask, none if it had finished.
 
     UNION: each subtask has all items. BROADCAST: a new subtask has the copy of an old one. SPLIT: items stay if the
-    parallelism does; otherwise they are lined up and cut into shares that differ by at most one item. The subtasks with
-    one item more move on from state to state, so that none gets all the extra items.
+    parallelism does; otherwise they are put in order and cut into shares that differ by at most one item. The subtasks
+    with an extra item rotate from state to state, so that none gets all the extra items.
     """
     dealt: list[list[StateChunk]] = [[] for _ in range(parallelism)]
     extras_start = 0
@@ -51,7 +51,7 @@ def deal_items(old: Sequence[Sequence[StateChunk]], parallelism: int) -> list[li
 
 
 def _names(old: Sequence[Sequence[StateChunk]]) -> list[_StateName]:
-    """List the states in order of first appearance."""
+    """Return the states in order of first appearance."""
     return list(dict.fromkeys((chunk.table, chunk.name) for chunks in old for chunk in chunks))
 
 
@@ -63,7 +63,7 @@ def _broadcast(copies: _Copies, parallelism: int) -> _Copies:
 
 
 def _split(copies: _Copies, parallelism: int, extras_start: int) -> tuple[_Copies, int]:
-    """Return the shares of all items, and the next subtask to get one item more."""
+    """Return the shares of all items, and the next subtask to get an extra item."""
     chunks = [one for copy in copies for one in copy]
     base, extra_count = divmod(sum(_item_count(one) for one in chunks), parallelism)
     shares: _Copies = [[] for _ in range(parallelism)]
@@ -76,7 +76,7 @@ def _split(copies: _Copies, parallelism: int, extras_start: int) -> tuple[_Copie
 
 
 def _items_within(chunks: Sequence[StateChunk], start: int, stop: int) -> list[StateChunk]:
-    """Return the pieces of chunks that hold items `start` to `stop` of all items lined up."""
+    """Return the parts of chunks that hold items `start` to `stop` of the sequence of all items."""
     found: list[StateChunk] = []
     offset = 0
     for chunk in chunks:

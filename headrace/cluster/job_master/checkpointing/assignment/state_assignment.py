@@ -1,6 +1,6 @@
 """Assigns the state of a snapshot to the subtasks of a new graph. Pure.
 
-Operators are found by id, that is by uid. Keyed state follows its key groups; `operator_state_repartitioner`
+Operators are matched by id, that is by uid. Keyed state follows its key groups; `operator_state_repartitioner`
 redistributes items of operator state, splits and the like; event time continues from the minimum of the old subtasks.
 Source: Flink StateAssignmentOperation, Checkpoints.loadAndValidateCheckpoint, VertexFinishedStateChecker.
 """
@@ -37,15 +37,15 @@ from headrace.graph.operator_ids import uid_hash_of
 
 @dataclass(frozen=True)
 class StateAssignment:
-    """State that a restored job starts from. `graph` has the max parallelism that the state requires."""
+    """State from which a restored job starts. `graph` has the max parallelism that the state requires."""
 
     graph: JobGraph
     subtasks: Mapping[ExecutionVertexId, SubtaskRestore]
     coordinator_states: Mapping[OperatorId, bytes]
     left_behind: tuple[OperatorSnapshot, ...] = ()
-    """Operators of the snapshot whose state no operator claims."""
+    """Operators of the snapshot whose state no operator of the graph claims."""
     without_state: tuple[ChainedOperator, ...] = ()
-    """Operators of the graph that have a uid, and no state in the snapshot."""
+    """Operators of the graph that have a uid but no state in the snapshot."""
 
 
 def assign_state(
@@ -53,7 +53,7 @@ def assign_state(
 ) -> StateAssignment:
     """Assign all state of a snapshot to the subtasks of a graph.
 
-    UnclaimedStateError, MaxParallelismError, FinishedOperatorsError: the graph does not fit the snapshot.
+    UnclaimedStateError, MaxParallelismError or FinishedOperatorsError if the graph does not fit the snapshot.
     """
     claims = _claims(graph, metadata)
     claimed = {old.operator_id for old in claims.values()}
@@ -112,7 +112,7 @@ def _with_restored_max_parallelism(
 def _with_max_parallelism_of(
     vertex: JobVertex, claims: Mapping[OperatorId, OperatorSnapshot]
 ) -> JobVertex:
-    """Give a vertex the number of key groups that its keyed state has."""
+    """Return a vertex with the number of key groups that its keyed state has."""
     for operator in vertex.operators:
         old = claims.get(operator.operator_id)
         if old is None or not _is_keyed(old) or old.max_parallelism == vertex.max_parallelism:
@@ -159,7 +159,10 @@ def _restores(
 
 
 def _is_finished(vertex: JobVertex, old_operators: Mapping[OperatorId, OperatorSnapshot]) -> bool:
-    """Whether the vertex had finished. FinishedOperatorsError if an operator in it is new or had not."""
+    """Return whether the vertex had finished.
+
+    FinishedOperatorsError if one of its operators is new or had not finished.
+    """
     finished = [old for old in old_operators.values() if old.is_finished]
     if finished and len(finished) < len(vertex.operators):
         ended = {old.operator_id for old in finished}
@@ -201,7 +204,7 @@ def _old_subtasks(
     if old.parallelism == parallelism:
         return (index,)
     if not _is_keyed(old):
-        # It may receive rows of any old subtask.
+        # The new subtask may receive rows of any old subtask.
         return range(old.parallelism)
     return [
         subtask
@@ -222,7 +225,7 @@ def _meet(one: range, other: range) -> bool:
 
 
 def _least_watermark(states: Sequence[Sequence[StateChunk]]) -> list[StateChunk]:
-    """Return one chunk with the least of each watermark; none if no subtask has any."""
+    """Return one chunk with the minimum of each watermark; none if no subtask has any."""
     found = [chunk for chunks in states for chunk in chunks if chunk.table is StateTable.WATERMARKS]
     if not found:
         return []

@@ -1,8 +1,8 @@
 """CommitLedger: tracks the prepared output of each published checkpoint until it is committed. Pure.
 
-Subtasks hand over all output that they do not know to be decided, so output is new in a checkpoint if no earlier
-published one had it. Uncommitted output of an earlier checkpoint is carried on in the metadata under that one's id,
-which is part of its key: a slow sink does not lengthen the time for which checkpoints are kept.
+Subtasks send all output that may be uncommitted, so output is new in a checkpoint if no earlier
+published one had it. Uncommitted output of an earlier checkpoint is carried over in the metadata under that one's id,
+which is part of its key: a slow sink does not prolong the retention of checkpoints.
 Source: Flink CommittableCollector, CheckpointCommittableManager; see also its CommitterOperator.
 """
 
@@ -18,25 +18,28 @@ from headrace.core.ids import OperatorId
 
 @dataclass
 class _Sink:
-    """`pending`: published and not committed, ids in order; `known`: keys that are some published checkpoint's."""
+    """Output of one sink.
+
+    `pending`: published but not committed, ids in order; `known`: keys in published checkpoints.
+    """
 
     pending: list[PendingCommit] = field(default_factory=list[PendingCommit])
     known: set[str] = field(default_factory=set[str])
 
 
 class CommitLedger:
-    """The sinks of one job that commit through the JobMaster."""
+    """Sinks of one job that commit through the JobMaster."""
 
     def __init__(self, sinks: Iterable[OperatorId]) -> None:
         self._sinks = {operator_id: _Sink() for operator_id in sinks}
 
     @property
     def sinks(self) -> tuple[OperatorId, ...]:
-        """The sinks that commit through the JobMaster."""
+        """Sinks that commit through the JobMaster."""
         return tuple(self._sinks)
 
     def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """Return the metadata to be published, with each piece of prepared output once, under the id it belongs to."""
+        """Return the metadata to publish, with each piece of prepared output once, under the id it belongs to."""
         operators = tuple(
             self._only_new(each) if each.operator_id in self._sinks else each
             for each in metadata.operators
@@ -45,9 +48,9 @@ class CommitLedger:
         return msgspec.structs.replace(metadata, operators=operators, pending_commits=carried)
 
     def published(self, metadata: CheckpointMetadata, sent: Mapping[OperatorId, set[str]]) -> None:
-        """Take in the output of a published checkpoint. `sent`: keys that came with its acknowledgements.
+        """Record the output of a published checkpoint. `sent`: keys that came with its acknowledgements.
 
-        Output that a subtask does not send any more it will never send again.
+        A subtask never sends output again once it has stopped sending it.
         """
         for operator in metadata.operators:
             sink = self._sinks.get(operator.operator_id)
@@ -58,7 +61,7 @@ class CommitLedger:
             sink.known &= sent.get(operator_id, set()) | in_pending
 
     def restore(self, metadata: CheckpointMetadata | None) -> None:
-        """Begin anew from the checkpoint that the job starts from: all its output may still have to be committed."""
+        """Start from the checkpoint from which the job starts: all its output may still be uncommitted."""
         for sink in self._sinks.values():
             sink.pending.clear()
             sink.known.clear()
@@ -80,20 +83,20 @@ class CommitLedger:
         return pending[0] if pending else None
 
     def committed(self, operator_id: OperatorId, checkpoint_id: int) -> None:
-        """Remove the sink's first commit, which is made."""
+        """Remove the sink's first commit, which has succeeded."""
         done = self._sinks[operator_id].pending.pop(0)
         assert done.checkpoint_id == checkpoint_id
 
     @property
     def undecided_ids(self) -> tuple[int, ...]:
-        """Checkpoints whose output is not all committed, in order."""
+        """Ids of checkpoints with uncommitted output, in order."""
         return tuple(
             sorted({each.checkpoint_id for sink in self._sinks.values() for each in sink.pending})
         )
 
     @property
     def blocking_sinks(self) -> tuple[OperatorId, ...]:
-        """Sinks with output that is published and not committed."""
+        """Sinks with output that is published but not committed."""
         return tuple(key for key, sink in self._sinks.items() if sink.pending)
 
     def _only_new(self, operator: OperatorSnapshot) -> OperatorSnapshot:

@@ -1,7 +1,8 @@
 """SinkCommits: makes published output visible, on one thread per sink, in the order of checkpoint ids.
 
-It takes the output to commit from published metadata, never from messages of tasks, so no lost message delays it. After
-an unknown outcome it repeats the call with the same key: the target knows keys. Runs on the JobMaster's main thread.
+The output to commit comes from published metadata, never from messages of tasks, so that no lost message delays it.
+After an unknown outcome the call is repeated with the same key, which the target recognises. Runs on the JobMaster's
+main thread.
 Source: Flink CommitterOperator; the design is ours.
 """
 
@@ -41,16 +42,16 @@ _LOG = logging.getLogger(__name__)
 
 COMMIT_RETRIES: Final = ConfigOption(
     "sink.committer.retries", int, 10,
-    "How often the commit of a sink is tried again before the job fails, with pauses that grow up to 10 s.",
+    "Number of retries of a sink's commit before the job fails, with pauses that grow up to 10 s.",
 )  # fmt: skip
 COMMIT_BACKLOG_MAX: Final = 3
-"""Checkpoints whose output is not committed; with so many, no further one is taken."""
+"""Number of checkpoints with uncommitted output from which no further checkpoint is taken."""
 _FIRST_PAUSE_MS: Final = 100.0
 _PAUSE_MAX_MS: Final = 10_000.0
 
 
 class CommitFailedError(HeadraceError):
-    """Published output could not be made visible. It stays prepared, and the restarted job tries again."""
+    """Published output could not be made visible. It stays prepared, and the restarted job retries."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
@@ -63,7 +64,10 @@ class CommitFailedError(HeadraceError):
 
 
 class CommitFunctionFailedError(CommitFailedError):
-    """A user's function, called with the output of a checkpoint, raised. The restarted job calls it again."""
+    """A user's function that was called with the output of a checkpoint raised an error.
+
+    The restarted job calls it again.
+    """
 
     domain = ErrorDomain.USER
 
@@ -74,22 +78,22 @@ class CommitFunctionFailedError(CommitFailedError):
 
 
 class CommitRefusedError(CommitFailedError):
-    """Trying again would end in the same way."""
+    """A commit failed in a way that a retry cannot fix."""
 
     recoverable = False
 
 
 class OutputAheadError(HeadraceError):
-    """A job is to start from a checkpoint older than its sinks have committed: output would be written twice."""
+    """A job would start from an older checkpoint than its sinks have committed: output would be written twice."""
 
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, sink_name: str, checkpoint_id: int, committed_id: int) -> None:
         super().__init__(
-            f"sink '{sink_name}' has committed the output of checkpoint {committed_id}, and the job is to start from "
+            f"sink '{sink_name}' has committed the output of checkpoint {committed_id}, but the job would start from "
             f"checkpoint {checkpoint_id}, so all output in between would be written twice. Start from checkpoint "
-            f"{committed_id} or a later one (`headrace checkpoint list` names those that are kept); or leave that "
-            "output as it is and let a second job with a target of its own go on (-D headrace.state-recovery.fork="
+            f"{committed_id} or a later one (`headrace checkpoint list` shows those that are kept); or keep that "
+            "output and continue with a second job that has its own target (-D headrace.state-recovery.fork="
             f"true); or accept the duplicates, or remove them yourself, with -D {REPEAT_OUTPUT.key}=true"
         )
         self.sink_name = sink_name
@@ -98,10 +102,10 @@ class OutputAheadError(HeadraceError):
 
 
 class SinkCommits:
-    """The committers of one job.
+    """Committers of one job's sinks.
 
     `on_changed` is called when the backlog changes, `on_failed` when a commit is given up, `tell` with notices for the
-    user. `fence` raises right before a commit where another process may lead the job by now.
+    user. `fence` raises right before a commit if another process may lead the job by now.
     """
 
     def __init__(
@@ -141,34 +145,34 @@ class SinkCommits:
 
     @property
     def undecided_ids(self) -> tuple[int, ...]:
-        """Checkpoints whose output is not all committed."""
+        """Ids of checkpoints with uncommitted output."""
         return self._ledger.undecided_ids
 
     @property
     def is_backlog_full(self) -> bool:
-        """Whether no further checkpoint is to be taken before a sink has committed."""
+        """Return whether no further checkpoint may be taken before a sink has committed."""
         return len(self._ledger.undecided_ids) >= COMMIT_BACKLOG_MAX
 
     @property
     def blocking_sinks(self) -> tuple[str, ...]:
-        """Names of the sinks that have something to commit."""
+        """Names of the sinks with uncommitted output."""
         return tuple(self._sinks[key].name for key in self._ledger.blocking_sinks)
 
     def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """Return the metadata to be published, in which each piece of prepared output stands once."""
+        """Return the metadata to publish, in which each piece of prepared output occurs once."""
         return self._ledger.complete(metadata)
 
     def published(self, metadata: CheckpointMetadata, sent: Mapping[OperatorId, set[str]]) -> None:
-        """Commit the output that is new in a published checkpoint. `sent`: see CommitLedger.published."""
+        """Commit the new output of a published checkpoint. `sent`: see CommitLedger.published."""
         self._lineage_id = metadata.lineage
         self._ledger.published(metadata, sent)
         self._commit_all()
         self._on_changed()
 
     async def restore(self, metadata: CheckpointMetadata | None) -> None:
-        """Commit all output that another JobMaster may have left open, before any task runs.
+        """Commit all output that another JobMaster may have left uncommitted, before any task runs.
 
-        CommitFailedError; OutputAheadError if a sink has committed output of a later checkpoint.
+        CommitFailedError if a commit fails; OutputAheadError if a sink has committed output of a later checkpoint.
         """
         self._ledger.restore(metadata)
         if metadata is not None:
@@ -178,9 +182,9 @@ class SinkCommits:
         await self.resume()
 
     async def resume(self) -> None:
-        """Make all commits that were given up or are under way, before tasks restart. CommitFailedError.
+        """Finish all pending and failed commits before tasks restart. CommitFailedError if one fails.
 
-        Keys of output that was sent before stay known: tasks that run on may send it again.
+        Keys of output sent before stay known: tasks that keep running may send it again.
         """
         for sink in self._sinks.values():
             sink.failure = None
@@ -189,14 +193,14 @@ class SinkCommits:
         await self.await_all()
 
     async def await_all(self) -> None:
-        """Return once everything published is committed. CommitFailedError."""
+        """Wait until everything published is committed. CommitFailedError if a commit fails."""
         await self._idle.wait()
         for sink in self._sinks.values():
             if sink.failure is not None:
                 raise sink.failure
 
     async def close(self) -> None:
-        """Wait for commits that run, begin no other, and close the committers. Idempotent."""
+        """Wait for running commits, start no other, and close the committers. Idempotent."""
         self._is_closed = True
         await self._threads_end()
         for sink in self._sinks.values():
@@ -225,12 +229,12 @@ class SinkCommits:
         if not self._may_repeat:
             raise ahead
         self._tell(
-            f"sink '{sink.name}' has committed the output of checkpoint {last_id}, and the job starts from checkpoint "
+            f"sink '{sink.name}' has committed the output of checkpoint {last_id}, but the job starts from checkpoint "
             f"{checkpoint_id}: the output in between is written a second time, as {REPEAT_OUTPUT.key} allows"
         )
 
     async def _asked(self, sink: "_Sink", ask: Callable[[], int | None]) -> int | None:
-        """Ask a target for its last checkpoint, as often as a commit is tried if it does not answer."""
+        """Query a target for its last committed checkpoint, with as many retries as a commit."""
         failed_count = 0
         while True:
             try:
@@ -243,7 +247,7 @@ class SinkCommits:
                 failed_count += 1
                 self._tell(
                     f"sink '{sink.name}' did not report its last commit (try {failed_count} of "
-                    f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
+                    f"{self._retries + 1}): {type(error).__name__}: {error}; retrying in {pause_ms / 1000:.1f} s"
                 )
             waited = asyncio.Event()
             self._endpoint.schedule_run_async(pause_ms, waited.set)
@@ -255,7 +259,7 @@ class SinkCommits:
         self._note_idle()
 
     def _commit_next(self, operator_id: OperatorId) -> None:
-        """Begin the sink's next commit, unless one runs, waits for its turn, or was given up."""
+        """Start the sink's next commit, unless one is running, waits for a retry, or has failed."""
         sink = self._sinks[operator_id]
         pending = self._ledger.next_of(operator_id)
         if pending is None or sink.is_busy or sink.failure is not None or self._is_closed:
@@ -305,7 +309,7 @@ class SinkCommits:
         sink.failed_count += 1
         self._tell(
             f"sink '{sink.name}' could not commit checkpoint {pending.checkpoint_id} (try {sink.failed_count} of "
-            f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
+            f"{self._retries + 1}): {type(error).__name__}: {error}; retrying in {pause_ms / 1000:.1f} s"
         )
 
         def again() -> None:
@@ -316,7 +320,7 @@ class SinkCommits:
         self._endpoint.schedule_run_async(pause_ms, again)
 
     def _note_idle(self) -> None:
-        """Set `_idle` if nothing runs, and commits wait only behind one that was given up."""
+        """Set `_idle` if no commit runs, and commits wait only behind a failed one."""
         is_idle = all(
             not sink.is_busy
             and (sink.failure is not None or self._ledger.next_of(operator_id) is None)
@@ -328,14 +332,14 @@ class SinkCommits:
             self._idle.clear()
 
     async def _threads_end(self) -> None:
-        """Wait for the commits that run: a thread cannot be stopped."""
+        """Wait for the running commits, because a thread cannot be stopped."""
         running = [sink.running for sink in self._sinks.values() if sink.running is not None]
         if running:
             await asyncio.wait(running)
 
 
 class _Sink:
-    """`is_busy`: a commit runs, or waits to be tried again."""
+    """State of one sink. `is_busy`: a commit runs, or waits for a retry."""
 
     def __init__(self, operator: ChainedOperator, committer: Committer) -> None:
         self.name: Final = operator.name
@@ -347,7 +351,7 @@ class _Sink:
 
 
 def commit_failure(sink_name: str, checkpoint_id: int, error: Exception) -> CommitFailedError:
-    """Return what a commit that is given up is told as."""
+    """Return the error to report for a commit that is given up."""
     if not getattr(error, "recoverable", True):
         return CommitRefusedError(sink_name, checkpoint_id, error)
     if isinstance(error, UserCodeError):
@@ -356,20 +360,20 @@ def commit_failure(sink_name: str, checkpoint_id: int, error: Exception) -> Comm
 
 
 def is_hopeless(error: BaseException) -> bool:
-    """Return whether a commit that failed so need not be tried again: nor need one whose function has a mistake."""
+    """Return whether a failed commit need not be retried, because a retry or the user's function would fail again."""
     has_mistake = isinstance(error, UserCodeError) and error.repeats
     return has_mistake or not getattr(error, "recoverable", True)
 
 
 def commit_pause_ms(failed_count: int) -> float:
-    """Return how long a sink waits before it tries a commit again that failed so often."""
+    """Return the pause in ms before the next attempt of a commit that has failed `failed_count` times."""
     return min(_FIRST_PAUSE_MS * 2**failed_count, _PAUSE_MAX_MS)
 
 
 def create_committer(
     operator: ChainedOperator, settings: Settings, factories: Mapping[str, CommitterFactory]
 ) -> Committer:
-    """Return the committer of a sink. NotInstalledError where there is none."""
+    """Return the committer of a sink. NotInstalledError if none is installed for it."""
     name = operator.committer
     factory = factories.get(name)
     if factory is None:

@@ -1,1 +1,1 @@
-"""Pure state machines of the checkpoint coordinator: the schedule of checkpoints and the life of each one."""
+"""Pure state machines of the checkpoint coordinator: the schedule of checkpoints and the lifecycle of each one."""

@@ -13,7 +13,7 @@ TOO_MANY_FAILED: Final = (
     "{} (more checkpoints failed in a row than " + TOLERABLE_FAILURES.key + " allows)"
 )
 STOPPED_FOR_NOTHING: Final = (
-    "{} (so the savepoint with which the job was to stop came to nothing, and its tasks restart)"
+    "{} (so the savepoint that was to stop the job failed, and its tasks restart)"
 )
 
 _R = CheckpointFailureReason
@@ -32,11 +32,11 @@ _RESTARTS_ANYWAY: Final = frozenset(
         _R.JOB_FAILOVER_REGION,
     }
 )
-"""Reasons of a party that restarts the tasks of the checkpoints that it ends."""
+"""Failure reasons after which the tasks of the checkpoint restart anyway."""
 
 
 class CheckpointFailureManager:
-    """Counts failures in a row. A checkpoint counts once, and only if it is newer than the last success."""
+    """Counts consecutive failures. A checkpoint counts once, and only if it is newer than the last success."""
 
     def __init__(self, tolerable_count: int) -> None:
         self._tolerable_count = tolerable_count
@@ -45,7 +45,7 @@ class CheckpointFailureManager:
         self.count = 0
 
     def succeeded(self, checkpoint_id: int) -> None:
-        """A checkpoint was published."""
+        """Record that a checkpoint was published."""
         self._last_success_id = max(self._last_success_id, checkpoint_id)
         self._reset()
 
@@ -57,10 +57,10 @@ class CheckpointFailureManager:
         *,
         is_awaited: bool = False,
     ) -> str:
-        """Count a failure; return why the job fails, with a place for the cause, or nothing if the job goes on.
+        """Count a failure; return why the job fails, with a placeholder for the cause, or nothing if the job goes on.
 
         `checkpoint_id` is None if it failed before it had an id. `is_awaited`: the tasks have stopped for this
-        checkpoint, so that only a restart makes them go on.
+        checkpoint, so that only a restart lets them continue.
         """
         is_too_many = self._is_too_many(kind, reason, checkpoint_id)
         if not is_awaited:
@@ -70,7 +70,7 @@ class CheckpointFailureManager:
     def _is_too_many(
         self, kind: SnapshotKind, reason: CheckpointFailureReason, checkpoint_id: int | None
     ) -> bool:
-        # A savepoint that fails on the side of the JobMaster concerns only whoever asked for it.
+        # A savepoint that fails on the JobMaster's side only concerns its requester.
         if not reason.is_counted or (kind.is_savepoint and reason not in _OF_A_TASK):
             return False
         if checkpoint_id is not None:

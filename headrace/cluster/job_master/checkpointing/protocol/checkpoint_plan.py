@@ -1,4 +1,4 @@
-"""CheckpointPlan: the subtasks that take part in a checkpoint when some have finished already. Pure.
+"""CheckpointPlan: the subtasks that take part in a checkpoint, also when some have already finished. Pure.
 
 Source: Flink DefaultCheckpointPlanCalculator, DefaultCheckpointPlan.
 """
@@ -16,7 +16,10 @@ from headrace.graph.execution_graph import ExecutionGraph
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    """Subtasks of a checkpoint: those to trigger, those to wait for (and to tell of its end), and the finished ones."""
+    """Subtasks of a checkpoint.
+
+    Those to trigger, those to wait for (and to notify of its end), and the finished ones.
+    """
 
     to_trigger: tuple[ExecutionAttemptId, ...]
     to_wait_for: tuple[ExecutionAttemptId, ...]
@@ -24,7 +27,7 @@ class CheckpointPlan:
 
 
 class CheckpointRefusedError(HeadraceError):
-    """A checkpoint cannot be taken now. `is_lasting`: nor can another one, before tasks restart."""
+    """A checkpoint cannot be taken now. `is_lasting`: no other one can be taken either before tasks restart."""
 
     domain, recoverable = ErrorDomain.INTERNAL, True
 
@@ -42,9 +45,9 @@ def calculate_plan(
     *,
     after_tasks_finish: bool = True,
 ) -> CheckpointPlan:
-    """Return the plan for a job's current attempts. CheckpointRefusedError if a subtask that must run does not.
+    """Return the plan for a job's current attempts. CheckpointRefusedError if a required subtask is not running.
 
-    Running subtasks are waited for; those without a running producer are triggered.
+    The checkpoint waits for running subtasks; those without a running producer are triggered.
     """
     finished = tuple(
         attempt_id.execution_vertex_id
@@ -66,8 +69,8 @@ def calculate_plan(
                 attempt_id.subtask_index
             )
             raise _refused(
-                f"not all required tasks are currently running: '{name}' is {attempts[attempt_id].value}; ask again "
-                "when all of them run, which 'headrace top' and the dashboard show"
+                f"not all required tasks are currently running: '{name}' is {attempts[attempt_id].value}; try again "
+                "when all of them run, as 'headrace top' and the dashboard show"
             )
     subtasks = {attempt_id.execution_vertex_id for attempt_id in running}
     to_trigger = (
@@ -79,7 +82,7 @@ def calculate_plan(
 def _has_input(
     graph: ExecutionGraph, subtask: ExecutionVertexId, running: Set[ExecutionVertexId]
 ) -> bool:
-    """Whether a barrier can still come from a producer of the subtask."""
+    """Return whether a barrier can still come from a producer of the subtask."""
     return any(
         ExecutionVertexId(edge.job_edge.source_vertex_id, producer) in running
         for edge in graph.edges_into(subtask.vertex_id)

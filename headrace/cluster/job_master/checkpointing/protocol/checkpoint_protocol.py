@@ -1,9 +1,9 @@
 """CheckpointProtocol: decides when to take checkpoints, and follows each to its end. Pure: events in, actions out.
 
-`events` draws the steps of one checkpoint; from any step before Publish it may end with NotifyAborted instead.
-Coordinators of operators are snapshotted before any barrier is sent: what they hand out afterwards belongs to the next
-checkpoint. One request at a time is between PrepareCheckpoint and SendTriggers, and one checkpoint at a time is being
-published, so that ids complete in rising order. Times are monotonic milliseconds.
+`events` shows the steps of one checkpoint; from any step before Publish it may end with NotifyAborted instead.
+Coordinators of operators are snapshotted before any barrier is sent: work that they assign afterwards belongs to the
+next checkpoint. One request at a time is between PrepareCheckpoint and SendTriggers, and one checkpoint at a time is
+being published, so that ids complete in rising order. Times are monotonic milliseconds.
 Source: Flink CheckpointCoordinator, CheckpointRequestDecider, PendingCheckpoint.
 """
 
@@ -71,7 +71,10 @@ _SLOW_REMEDY: Final = (
 
 @dataclass
 class _Trigger:
-    """The one request between PrepareCheckpoint and SendTriggers. `gone`: attempts that ended while it is prepared."""
+    """The only request between PrepareCheckpoint and SendTriggers.
+
+    `gone`: attempts that ended during its preparation.
+    """
 
     request: CheckpointRequest
     checkpoint_id: int | None = None
@@ -81,18 +84,20 @@ class _Trigger:
 
 
 class CheckpointProtocol:
-    """One per job and JobMaster. `handle` answers each event with actions, to be performed in order."""
+    """Checkpoints of one job under one JobMaster. `handle` returns actions for each event, to be performed in order."""
 
-    def __init__(self, rules: CheckpointCoordinatorConfiguration, random: SeededRandom) -> None:
-        self._rules = rules
-        self._decider = CheckpointRequestDecider(rules.max_concurrent)
-        self._failures = CheckpointFailureManager(rules.tolerable_failure_count)
+    def __init__(
+        self, configuration: CheckpointCoordinatorConfiguration, random: SeededRandom
+    ) -> None:
+        self._configuration = configuration
+        self._decider = CheckpointRequestDecider(configuration.max_concurrent)
+        self._failures = CheckpointFailureManager(configuration.tolerable_failure_count)
         self._pending: dict[int, PendingCheckpoint] = {}
         self._over: Final = RecentCheckpoints()
         self._latest_completed_id = 0
         self._last_completion_ms = float("-inf")
         self._trigger: _Trigger | None = None
-        self._schedule = PeriodicSchedule(rules, random)
+        self._schedule = PeriodicSchedule(configuration, random)
         self._is_shut_down = False
         self._cleaning_count = 0
         self._is_commit_backlog_full = False
@@ -101,40 +106,40 @@ class CheckpointProtocol:
 
     @property
     def pending(self) -> tuple[PendingCheckpoint, ...]:
-        """Return the checkpoints under way, by id."""
+        """Pending checkpoints, by id."""
         return tuple(self._pending.values())
 
     @property
     def latest_completed_id(self) -> int:
-        """Return the newest checkpoint that was published or restored; 0 before the first."""
+        """Id of the newest checkpoint that was published or restored; 0 before the first."""
         return self._latest_completed_id
 
     @property
     def is_publishing(self) -> bool:
-        """Whether a publication is under way, which nobody can take back."""
+        """Return whether a publication is in progress, which cannot be undone."""
         return any(each.phase is PendingPhase.PUBLISHING for each in self._pending.values())
 
     @property
     def is_triggering(self) -> bool:
-        """Whether a checkpoint is being prepared, and is not pending yet."""
+        """Return whether a checkpoint is being prepared, and is not pending yet."""
         return self._trigger is not None and self._trigger.checkpoint_id is None
 
     def is_preparing(self, number: int) -> bool:
-        """Whether this request is being prepared, and was not given up."""
+        """Return whether this request is being prepared, and was not aborted."""
         trigger = self._trigger
         return self.is_triggering and trigger is not None and trigger.request.number == number
 
     @property
     def is_idle(self) -> bool:
-        """Whether no checkpoint is under way, and no request waits for its turn."""
+        """Return whether no checkpoint is pending, and no request waits."""
         return not self._pending and self._trigger is None and self._decider.is_empty
 
     def restored(self, checkpoint_id: int) -> None:
-        """Begin from the checkpoint that the job starts from."""
+        """Start from the checkpoint that the job has restored."""
         self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
 
     def handle(self, event: CoordinatorEvent, monotonic_ms: float) -> list[CoordinatorAction]:
-        """Take an event; return the actions to perform, in order."""
+        """Process an event; return the actions to perform, in order."""
         self._actions = []
         self._now_ms = monotonic_ms
         self._dispatch(event)
@@ -152,7 +157,7 @@ class CheckpointProtocol:
             case PeriodicTimerFired(generation):
                 self._timer_fired(generation)
             case CheckpointRequested(number, kind, target):
-                forced = kind.is_savepoint and self._rules.forces_savepoints
+                forced = kind.is_savepoint and self._configuration.forces_savepoints
                 self._want(CheckpointRequest(number, kind, False, forced, target))
             case BrakesChanged(cleaning_count, is_full):
                 self._cleaning_count = cleaning_count
@@ -219,7 +224,7 @@ class CheckpointProtocol:
     def _try_next(self) -> None:
         if self._trigger is not None or self._is_commit_backlog_full:
             return
-        pause_left_ms = self._last_completion_ms + self._rules.min_pause_ms - self._now_ms
+        pause_left_ms = self._last_completion_ms + self._configuration.min_pause_ms - self._now_ms
         chosen = self._decider.choose(
             pending_count=len(self._pending),
             cleaning_count=self._cleaning_count,
@@ -256,13 +261,13 @@ class CheckpointProtocol:
             self._trigger_failed(trigger.gone[gone], f"task {gone} has ended")
             return
         last_id = max(self._pending, default=self._latest_completed_id)
-        assert checkpoint_id > last_id, f"id {checkpoint_id} was given out behind id {last_id}"
+        assert checkpoint_id > last_id, f"id {checkpoint_id} was assigned after id {last_id}"
         trigger.checkpoint_id = checkpoint_id
         checkpoint = PendingCheckpoint(
             checkpoint_id, event.timestamp_ms, trigger.request, event.plan, event.options
         )
         self._pending[checkpoint_id] = checkpoint
-        self._do(SnapshotCoordinators(checkpoint, self._rules.timeout_ms))
+        self._do(SnapshotCoordinators(checkpoint, self._configuration.timeout_ms))
 
     def _trigger_failed(self, reason: CheckpointFailureReason, text: str) -> None:
         """End a request that has no id yet."""
@@ -290,7 +295,7 @@ class CheckpointProtocol:
     def _acknowledged(self, event: TaskAcknowledged) -> None:
         checkpoint = self._pending.get(event.checkpoint_id)
         if checkpoint is None or not checkpoint.kind.is_savepoint:
-            # Even of a checkpoint that is gone: the task's next increment may refer to these files.
+            # Record them even for an ended checkpoint: the task's next increment may refer to these files.
             self._do(RegisterSharedState(event.checkpoint_id, event.snapshot))
         verdict = AckVerdict.UNKNOWN
         if checkpoint is not None:
@@ -306,7 +311,7 @@ class CheckpointProtocol:
                 self._publish_if_ready()
 
     def _task_gone(self, attempt_id: ExecutionAttemptId, is_failure: bool) -> None:
-        # Even one that has finished answers no more: what still waits for it would wait in vain.
+        # A finished task does not answer either: checkpoints that wait for it would wait in vain.
         reason = _R.TASK_FAILURE if is_failure else _R.CHECKPOINT_DECLINED_TASK_CLOSING
         if self._trigger is not None:
             self._trigger.gone[attempt_id] = reason
@@ -324,7 +329,7 @@ class CheckpointProtocol:
     # The end
 
     def _publish_if_ready(self) -> None:
-        """Begin the publication of the lowest checkpoint that everybody has acknowledged."""
+        """Start to publish the lowest checkpoint that all subtasks have acknowledged."""
         if self.is_publishing:
             return
         for checkpoint in self._pending.values():
@@ -374,7 +379,7 @@ class CheckpointProtocol:
         *,
         keeps_files: bool = False,
     ) -> None:
-        """Give a checkpoint up, unless its publication is under way: then the storage decides."""
+        """Abort a checkpoint, unless its publication is in progress: then the storage decides."""
         if checkpoint.phase is PendingPhase.PUBLISHING:
             return
         del self._pending[checkpoint.checkpoint_id]

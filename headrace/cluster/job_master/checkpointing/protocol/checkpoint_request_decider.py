@@ -1,4 +1,4 @@
-"""PeriodicSchedule and CheckpointRequestDecider: when a checkpoint is due, and which request is next. Pure.
+"""PeriodicSchedule and CheckpointRequestDecider: schedule checkpoints, and choose the next request. Pure.
 
 Times are monotonic milliseconds. Source: Flink CheckpointCoordinator.ScheduledTrigger, CheckpointRequestDecider, and
 FLIP-309 for the backlog.
@@ -17,19 +17,21 @@ from headrace.core.barriers import SnapshotKind
 from headrace.core.randomness import SeededRandom
 
 FIRST_PERIODIC_NUMBER: Final = 1 << 40
-"""Periodic requests are numbered from here, apart from those that somebody waits for."""
+"""First number of periodic requests, which distinguishes them from requests of callers."""
 QUEUE_SIZE_MAX: Final = 1000
 
 
 class PeriodicSchedule:
     """Schedules periodic checkpoints at a fixed rate: one is due a period after the previous one was due.
 
-    While a source works off a backlog the period is another one, or there is none. Only the timer that was armed last
-    counts: earlier ones have another generation.
+    While a source processes a backlog the period differs, or there is none. Only the timer that was armed last
+    counts: earlier ones have an older generation.
     """
 
-    def __init__(self, rules: CheckpointCoordinatorConfiguration, random: SeededRandom) -> None:
-        self._rules: Final = rules
+    def __init__(
+        self, configuration: CheckpointCoordinatorConfiguration, random: SeededRandom
+    ) -> None:
+        self._configuration: Final = configuration
         self._random: Final = random
         self._is_backlog = False
         self._generation = 0
@@ -38,23 +40,23 @@ class PeriodicSchedule:
         self.is_on = False
 
     def start(self, now_ms: float) -> list[ArmPeriodicTimer]:
-        """Switch on, if the job takes periodic checkpoints."""
-        if self._rules.interval_ms is None or self.is_on:
+        """Start the schedule, if the job takes periodic checkpoints."""
+        if self._configuration.interval_ms is None or self.is_on:
             return []
         self.is_on = True
         period_ms = self._period_ms
         if period_ms is None:
             return []
-        # Drawn, so that jobs that started together do not write together.
-        return self._arm(now_ms, self._random.uniform(self._rules.min_pause_ms, period_ms))
+        # A random delay, so that jobs that started together do not write together.
+        return self._arm(now_ms, self._random.uniform(self._configuration.min_pause_ms, period_ms))
 
     def stop(self) -> None:
-        """Switch off."""
+        """Stop the schedule."""
         self.is_on = False
         self._disarm()
 
     def put_off(self, now_ms: float, delay_ms: float) -> list[ArmPeriodicTimer]:
-        """Delay the next checkpoint, and those after it with it."""
+        """Delay the next checkpoint, and with it all later ones."""
         return self._arm(now_ms, delay_ms) if self.is_on and self._period_ms is not None else []
 
     def backlog_changed(self, now_ms: float, is_backlog: bool) -> list[ArmPeriodicTimer]:
@@ -72,7 +74,7 @@ class PeriodicSchedule:
     def fired(
         self, now_ms: float, generation: int
     ) -> tuple[ArmPeriodicTimer, CheckpointRequest] | None:
-        """Return the next timer and the request that is due; None if the timer that fired is an earlier one."""
+        """Return the next timer and the request that is due; None if an outdated timer fired."""
         period_ms, due_ms = self._period_ms, self._next_nominal_ms
         if not self.is_on or generation != self._generation or period_ms is None or due_ms is None:
             return None
@@ -87,7 +89,11 @@ class PeriodicSchedule:
 
     @property
     def _period_ms(self) -> float | None:
-        return self._rules.backlog_period_ms if self._is_backlog else self._rules.period_ms
+        return (
+            self._configuration.backlog_period_ms
+            if self._is_backlog
+            else self._configuration.period_ms
+        )
 
     def _arm(self, now_ms: float, delay_ms: float) -> list[ArmPeriodicTimer]:
         self._generation += 1
@@ -101,7 +107,7 @@ class PeriodicSchedule:
 
 @dataclass(frozen=True)
 class TooEarly:
-    """The first request in order would start before the least pause is over: it is dropped."""
+    """Result of `choose`: the first request would start before the minimum pause is over, and is dropped."""
 
     request: CheckpointRequest
     remaining_ms: float
@@ -116,13 +122,13 @@ class CheckpointRequestDecider:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no request waits."""
+        """Return whether no request waits."""
         return not self._requests
 
     def put(self, request: CheckpointRequest) -> CheckpointRequest | None:
-        """Add a request; return the one that there is no room for, if any.
+        """Add a request; return the request that does not fit, if any.
 
-        Requests of people are kept: a new request is turned away if no periodic one waits.
+        Requests of users are kept: a new request is refused if no periodic one waits.
         """
         if len(self._requests) >= QUEUE_SIZE_MAX and not self._requests[-1].is_periodic:
             return request
@@ -132,7 +138,7 @@ class CheckpointRequestDecider:
     def choose(
         self, *, pending_count: int, cleaning_count: int, pause_left_ms: float
     ) -> CheckpointRequest | TooEarly | None:
-        """Take the first request out if it may start now."""
+        """Remove and return the first request if it may start now."""
         if not self._requests or cleaning_count > self._max_concurrent:
             return None
         first = self._requests[0]
@@ -144,6 +150,6 @@ class CheckpointRequestDecider:
         return first
 
     def clear(self) -> list[CheckpointRequest]:
-        """Take all requests out."""
+        """Remove and return all requests."""
         taken, self._requests = self._requests, []
         return taken

@@ -48,10 +48,10 @@ _STORAGES: Final = {
 
 @dataclass(frozen=True)
 class CheckpointCoordinatorConfiguration:
-    """Options of one job; durations in ms. `interval_ms` is None without periodic checkpoints.
+    """Checkpoint options of one job; durations in ms. `interval_ms` is None without periodic checkpoints.
 
-    `interval_during_backlog_ms`: the interval while a source works off a backlog; 0: none, None: the usual one.
-    `forces_savepoints`: a savepoint need not wait for checkpoints under way.
+    `interval_during_backlog_ms`: the interval while a source processes a backlog; 0: no checkpoints, None: the usual
+    one. `forces_savepoints`: a savepoint need not wait for pending checkpoints.
     """
 
     interval_ms: float | None
@@ -67,12 +67,12 @@ class CheckpointCoordinatorConfiguration:
 
     @property
     def period_ms(self) -> float:
-        """Return the interval, but no less than the least pause."""
+        """Return the interval, but at least the minimum pause."""
         return max(self.interval_ms or 0.0, self.min_pause_ms)
 
     @property
     def backlog_period_ms(self) -> float | None:
-        """Return the period while a source works off a backlog; None if no checkpoint is taken meanwhile."""
+        """Return the period while a source processes a backlog; None if no checkpoints are taken meanwhile."""
         interval_ms = self.interval_during_backlog_ms
         if interval_ms is None:
             return self.period_ms
@@ -80,7 +80,7 @@ class CheckpointCoordinatorConfiguration:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "CheckpointCoordinatorConfiguration":
-        """Read the options. ConfigurationError if they contradict each other."""
+        """Make the configuration from the options. ConfigurationError if they contradict each other."""
         alignment, aligned_timeout_ms = _alignment(settings)
         max_concurrent = settings.get_option(MAX_CONCURRENT)
         if max_concurrent < 1:
@@ -89,14 +89,12 @@ class CheckpointCoordinatorConfiguration:
             text = "unaligned checkpoints are taken one at a time"
             raise ConfigurationError(MAX_CONCURRENT.key, max_concurrent, text)
         if settings.get_option(APPROXIMATE_LOCAL_RECOVERY) and settings.get_option(UNALIGNED):
-            text = (
-                "unaligned checkpoints store what is on its way, and approximate recovery loses it"
-            )
+            text = "unaligned checkpoints store in-flight data, which approximate recovery loses"
             raise ConfigurationError(APPROXIMATE_LOCAL_RECOVERY.key, True, text)
         interval_ms = settings.duration_ms(INTERVAL)
         backlog_ms = settings.duration_ms(INTERVAL_DURING_BACKLOG)
         if 0 < backlog_ms < interval_ms:
-            text = f"it must be 0, or no shorter than {INTERVAL.key}"
+            text = f"it must be 0, or at least {INTERVAL.key}"
             raise ConfigurationError(INTERVAL_DURING_BACKLOG.key, f"{backlog_ms:g} ms", text)
         return cls(
             interval_ms=interval_ms if interval_ms > 0 else None,
@@ -115,7 +113,10 @@ class CheckpointCoordinatorConfiguration:
 
 
 def _alignment(settings: Settings) -> tuple[AlignmentMode, int]:
-    """Return the alignment, and the ms after which an aligned checkpoint becomes unaligned. ConfigurationError."""
+    """Return the alignment, and the ms after which an aligned checkpoint becomes unaligned.
+
+    ConfigurationError if the mode is at-least-once.
+    """
     if member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.AT_LEAST_ONCE:
         if settings.get_option(UNALIGNED):
             text = f"barriers overtake only with {MODE.key}: EXACTLY_ONCE"
@@ -130,17 +131,22 @@ def _alignment(settings: Settings) -> tuple[AlignmentMode, int]:
 
 
 def describe_checkpointing(settings: Settings) -> CheckpointConfiguration:
-    """Tell people how a job takes checkpoints; `settings` are the job's over the cluster's. ConfigurationError."""
-    rules = CheckpointCoordinatorConfiguration.from_settings(settings)
+    """Return a job's checkpoint settings for people; `settings` are the job's over the cluster's.
+
+    ConfigurationError if they are invalid.
+    """
+    configuration = CheckpointCoordinatorConfiguration.from_settings(settings)
     retention = member_of(ExternalizedCheckpointRetention, settings, RETENTION)
-    is_enabled = rules.interval_ms is not None
+    is_enabled = configuration.interval_ms is not None
     return CheckpointConfiguration(
         is_enabled=is_enabled,
         mode=settings.get_option(MODE).lower().replace("-", "_"),
-        interval_ms=round(rules.interval_ms or 0) if is_enabled else NO_PERIODIC_CHECKPOINTS_MS,
-        timeout_ms=round(rules.timeout_ms),
-        min_pause_ms=round(rules.min_pause_ms),
-        max_concurrent=rules.max_concurrent,
+        interval_ms=round(configuration.interval_ms or 0)
+        if is_enabled
+        else NO_PERIODIC_CHECKPOINTS_MS,
+        timeout_ms=round(configuration.timeout_ms),
+        min_pause_ms=round(configuration.min_pause_ms),
+        max_concurrent=configuration.max_concurrent,
         is_externalized=retention
         is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
         deletes_on_cancellation=retention
@@ -148,7 +154,7 @@ def describe_checkpointing(settings: Settings) -> CheckpointConfiguration:
         state_backend=_STATE_BACKENDS[member_of(StateBackendType, settings, STATE_BACKEND_TYPE)],
         checkpoint_storage=_STORAGES[storage_kind(settings)],
         is_unaligned=settings.get_option(UNALIGNED),
-        tolerable_failure_count=rules.tolerable_failure_count,
+        tolerable_failure_count=configuration.tolerable_failure_count,
         aligned_timeout_ms=round(settings.duration_ms(ALIGNED_TIMEOUT)),
-        checkpoints_after_tasks_finish=rules.after_tasks_finish,
+        checkpoints_after_tasks_finish=configuration.after_tasks_finish,
     )

@@ -3,8 +3,8 @@
     CheckpointRequested -> PrepareCheckpoint -> CheckpointPrepared -> SnapshotCoordinators -> CoordinatorsSnapshotted
     -> SendTriggers -> TaskAcknowledged (of all) -> Publish -> Published -> NotifyComplete
 
-A checkpoint has its id only once it is prepared: until then it is known by the number of its request, so that answers
-to a request that was given up change nothing.
+A checkpoint gets its id when it is prepared: until then it is identified by the number of its request, so that answers
+to an abandoned request have no effect.
 """
 
 from collections.abc import Mapping
@@ -26,26 +26,26 @@ from headrace.core.ids import ExecutionAttemptId, OperatorId
 
 @dataclass(frozen=True)
 class SchedulingStarted:
-    """The job runs: periodic checkpoints begin."""
+    """The job runs, so that periodic checkpoints begin."""
 
 
 @dataclass(frozen=True)
 class SchedulingStopped:
-    """The job does not run, for now or for good: all requests and pending checkpoints fail with `reason`."""
+    """The job does not run, for now or for good; all requests and pending checkpoints fail with `reason`."""
 
     reason: CheckpointFailureReason = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
 
 
 @dataclass(frozen=True)
 class BacklogChanged:
-    """Some source works off a backlog from now on, or none does any more."""
+    """A source has started to process a backlog, or none does any more."""
 
     is_backlog: bool
 
 
 @dataclass(frozen=True)
 class BrakesChanged:
-    """The number of checkpoints being deleted or the backlog of sinks' commits has changed."""
+    """The number of checkpoints being deleted, or the backlog of sinks' commits, has changed."""
 
     cleaning_count: int
     is_commit_backlog_full: bool = False
@@ -60,7 +60,7 @@ class PeriodicTimerFired:
 
 @dataclass(frozen=True)
 class CheckpointRequested:
-    """Somebody wants a checkpoint; `target` is the directory of a savepoint."""
+    """A caller requests a checkpoint; `target` is the directory of a savepoint."""
 
     number: int
     kind: SnapshotKind
@@ -69,9 +69,9 @@ class CheckpointRequested:
 
 @dataclass(frozen=True)
 class CheckpointPrepared:
-    """Answers PrepareCheckpoint. `options` name the checkpoint's location; `timestamp_ms` is wall clock, for people.
+    """Answers PrepareCheckpoint.
 
-    `plan`: as of the moment of PrepareCheckpoint.
+    `options` name the checkpoint's location; `timestamp_ms` is wall clock, for people. `plan`: as of PrepareCheckpoint.
     """
 
     number: int
@@ -104,7 +104,7 @@ class CheckpointStepFailed:
 
 @dataclass(frozen=True)
 class TaskAcknowledged:
-    """A subtask's part is stored."""
+    """A subtask has stored its part."""
 
     attempt_id: ExecutionAttemptId
     checkpoint_id: int
@@ -114,7 +114,7 @@ class TaskAcknowledged:
 
 @dataclass(frozen=True)
 class TaskDeclined:
-    """A subtask does not take its part."""
+    """A subtask declines its part."""
 
     attempt_id: ExecutionAttemptId
     checkpoint_id: int
@@ -124,7 +124,7 @@ class TaskDeclined:
 
 @dataclass(frozen=True)
 class TaskGone:
-    """An attempt has ended; `is_failure`: without finishing."""
+    """An attempt has ended; `is_failure` means without finishing."""
 
     attempt_id: ExecutionAttemptId
     is_failure: bool = True
@@ -132,7 +132,7 @@ class TaskGone:
 
 @dataclass(frozen=True)
 class CheckpointTimedOut:
-    """The time that SnapshotCoordinators set is over. `text` says who has not answered."""
+    """The time-out that SnapshotCoordinators set has passed. `text` names the subtasks that have not answered."""
 
     checkpoint_id: int
     text: str = ""
@@ -175,7 +175,7 @@ class ArmPeriodicTimer:
 
 @dataclass(frozen=True)
 class PrepareCheckpoint:
-    """Plan who takes part, take the next id durably, and create the location.
+    """Plan the participating subtasks, reserve the next id durably, and create the location.
 
     Answer with CheckpointPrepared or CheckpointStepFailed.
     """
@@ -197,7 +197,7 @@ class SnapshotCoordinators:
 
 @dataclass(frozen=True)
 class SendTriggers:
-    """Tell the tasks that no barrier reaches otherwise to begin."""
+    """Trigger the tasks that no barrier reaches otherwise."""
 
     checkpoint: PendingCheckpoint
 
@@ -228,7 +228,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class NotifyComplete:
-    """Complete the request; if the checkpoint commits, commit its output and tell its tasks and all coordinators."""
+    """Complete the request; if the checkpoint commits, commit its output and notify its tasks and all coordinators."""
 
     checkpoint: PendingCheckpoint
     completed: CompletedCheckpoint
@@ -236,7 +236,7 @@ class NotifyComplete:
 
 @dataclass(frozen=True)
 class NotifyAborted:
-    """Delete the checkpoint's files, unless `keeps_files`; tell its tasks and all coordinators."""
+    """Delete the checkpoint's files, unless `keeps_files`, and notify its tasks and all coordinators."""
 
     checkpoint: PendingCheckpoint
     reason: CheckpointFailureReason
@@ -247,7 +247,7 @@ class NotifyAborted:
 
 @dataclass(frozen=True)
 class FailRequest:
-    """Tell whoever requested the snapshot that it failed."""
+    """Fail the request of a snapshot at its caller."""
 
     request: CheckpointRequest
     reason: CheckpointFailureReason
@@ -258,7 +258,7 @@ class FailRequest:
 class FailJob:
     """Fail the job: more checkpoints failed than are tolerated, or tasks wait for one that failed.
 
-    `reason`: of the last one.
+    `reason` is that of the last failed checkpoint.
     """
 
     text: str

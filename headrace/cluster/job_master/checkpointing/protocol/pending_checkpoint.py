@@ -1,6 +1,6 @@
-"""PendingCheckpoint: one checkpoint from its id to its end, with the request that it was taken for. Pure.
+"""PendingCheckpoint: one checkpoint from its id to its end, with its request. Pure.
 
-RecentCheckpoints remembers those that have ended, to decide whether the state of a late acknowledgement may be deleted.
+RecentCheckpoints remembers ended checkpoints, to decide whether the state of a late acknowledgement may be deleted.
 Source: Flink PendingCheckpoint, CheckpointCoordinator.recentExpiredCheckpoints.
 """
 
@@ -16,12 +16,12 @@ from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 
 EXPIRED_REMEMBERED: Final = 16
-"""So many checkpoints that were given up are remembered: answers to them are late, not wrong."""
+"""Number of aborted checkpoints that are remembered, whose answers are late instead of invalid."""
 
 
 @dataclass(frozen=True)
 class CheckpointRequest:
-    """Request for a checkpoint. `number` rises; `is_forced`: the limit of concurrent checkpoints does not apply.
+    """Request for a checkpoint. `number` rises; `is_forced` requests ignore the limit of concurrent checkpoints.
 
     `target`: the directory of a savepoint.
     """
@@ -34,7 +34,7 @@ class CheckpointRequest:
 
     @property
     def order(self) -> tuple[bool, bool, bool, int]:
-        """Return the sort key: savepoints first, then forced requests, then those of people, then older ones."""
+        """Sort key: savepoints first, then forced requests, then those of callers, then older ones."""
         return (not self.kind.is_savepoint, not self.is_forced, self.is_periodic, self.number)
 
 
@@ -42,12 +42,12 @@ class PendingPhase(enum.Enum):
     """Phases of a pending checkpoint."""
 
     PREPARING = "PREPARING"
-    """Operator coordinators are being snapshotted; no task knows of it."""
+    """Operator coordinators are being snapshotted; no task has been triggered."""
     TRIGGERED = "TRIGGERED"
     READY = "READY"
-    """All tasks have acknowledged; another checkpoint is being published."""
+    """All tasks have acknowledged, while another checkpoint is being published."""
     PUBLISHING = "PUBLISHING"
-    """The metadata is being stored: the checkpoint can no longer be given up."""
+    """The metadata is being stored, so that the checkpoint can no longer be aborted."""
 
 
 class AckVerdict(enum.Enum):
@@ -82,17 +82,17 @@ class PendingCheckpoint:
 
     @property
     def kind(self) -> SnapshotKind:
-        """Return the kind of snapshot that was requested."""
+        """Kind of snapshot that was requested."""
         return self.request.kind
 
     @property
     def is_subsumable(self) -> bool:
-        """Whether the completion of a later checkpoint makes it superfluous: not if it is a savepoint."""
+        """Return whether the completion of a later checkpoint makes this one superfluous; False for a savepoint."""
         return not self.kind.is_savepoint
 
     @property
     def commits(self) -> bool:
-        """Whether its completion makes output visible and counts for recovery.
+        """Return whether the completion makes output visible and counts for recovery.
 
         A savepoint of a job that goes on does neither: the job never restarts from it.
         """
@@ -100,17 +100,17 @@ class PendingCheckpoint:
 
     @property
     def is_awaited_by_tasks(self) -> bool:
-        """Whether tasks have stopped for it, and go on only once it is complete or they are restarted."""
+        """Return whether tasks have stopped for this checkpoint, and go on only once it is complete or they restart."""
         return self.kind.is_synchronous and self.phase is not PendingPhase.PREPARING
 
     @property
     def waiting(self) -> tuple[ExecutionAttemptId, ...]:
-        """Return the attempts that have not answered yet."""
+        """Attempts that have not answered yet."""
         return tuple(self._waiting)
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether every subtask has answered."""
+        """Return whether every subtask has answered."""
         return not self._waiting
 
     @property
@@ -123,11 +123,11 @@ class PendingCheckpoint:
         return keys
 
     def waits_for(self, attempt_id: ExecutionAttemptId) -> bool:
-        """Whether this attempt has not answered yet."""
+        """Return whether this attempt has not answered yet."""
         return attempt_id in self._waiting
 
     def concerns(self, attempt_id: ExecutionAttemptId) -> bool:
-        """Whether this attempt is to answer, or has."""
+        """Return whether this attempt must answer, or has answered."""
         return attempt_id in self._waiting or attempt_id in self.snapshots
 
     def acknowledge(
@@ -136,7 +136,7 @@ class PendingCheckpoint:
         snapshot: TaskStateSnapshot,
         metrics: CheckpointMetrics,
     ) -> AckVerdict:
-        """Take a subtask's answer."""
+        """Record a subtask's acknowledgement."""
         if attempt_id in self.snapshots:
             return AckVerdict.DUPLICATE
         if attempt_id not in self._waiting:
@@ -151,14 +151,14 @@ class PendingCheckpoint:
 
 
 class RecentCheckpoints:
-    """Remembers the checkpoints that were given up, and those whose publication has begun.
+    """Remembers aborted checkpoints, and those whose publication has begun.
 
-    A repeated acknowledgement of the latter must not delete what may be published.
+    A repeated acknowledgement of the latter must not delete state that may be published.
     """
 
     def __init__(self) -> None:
         self._given_up: deque[int] = deque(maxlen=EXPIRED_REMEMBERED)
-        # Only those above the latest completed one.
+        # Only ids above the latest completed one.
         self._publication_begun: set[int] = set()
 
     def publication_begun(self, checkpoint_id: int) -> None:
@@ -177,7 +177,7 @@ class RecentCheckpoints:
             self._given_up.append(checkpoint_id)
 
     def is_superfluous(self, checkpoint_id: int, latest_completed_id: int) -> bool:
-        """Whether the state of an acknowledgement that no pending checkpoint waits for may be deleted."""
+        """Return whether the state of an acknowledgement that no pending checkpoint waits for may be deleted."""
         if checkpoint_id in self._publication_begun:
             return False
         return checkpoint_id > latest_completed_id or checkpoint_id in self._given_up

@@ -1,1 +1,1 @@
-"""Store of one job's completed checkpoints: publishes and keeps them, and finds them after a restart."""
+"""Stores one job's completed checkpoints: publishes and keeps them, and finds them after a restart."""

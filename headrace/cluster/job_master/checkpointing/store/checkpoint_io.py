@@ -1,9 +1,9 @@
-"""CheckpointIo and CheckpointIdCounter: calls of the checkpoint store beside the JobMaster's main thread.
+"""CheckpointIo and CheckpointIdCounter: call the checkpoint store concurrently with the JobMaster's main thread.
 
-Calls run one after the other. Deletions run concurrently with them and are only counted: many of them delay the next
-checkpoint. Ids are taken ahead of their checkpoints: to make one durable takes two syncs of a disk, for which neither a
-checkpoint nor the end of a job has to wait. An id that nobody needed is given up with the job, so ids rise with gaps.
-Both run on the JobMaster's main thread. Source: Flink CheckpointIDCounter, CheckpointsCleaner.
+Calls run one at a time. Deletions run concurrently with them and are only counted: many pending deletions delay the
+next checkpoint. Ids are reserved before their checkpoints: making one durable takes two disk syncs, for which neither a
+checkpoint nor the end of a job must wait. An unused id is given up with the job, so ids rise with gaps. Both run on the
+JobMaster's main thread. Source: Flink CheckpointIDCounter, CheckpointsCleaner.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DeletionLeft:
-    """Says what an ended job has `left` because of the storage. `again` tries once more, and returns the rest."""
+    """Files of an ended job that the storage has not deleted (`left`). `again` retries once, and returns the rest."""
 
     left: CheckpointsLeft
     again: Callable[[], Awaitable[CheckpointsLeft]]
 
 
 class CheckpointIo:
-    """Calls a store. `spawn` begins a coroutine on the main thread; `on_cleaned` is called after each deletion.
+    """Calls a store. `spawn` starts a coroutine on the main thread; `on_cleaned` is called after each deletion.
 
-    `fence` is called right before each call, on its thread: it raises where another process may lead the job by now.
+    `fence` is called right before each call, on its thread: it raises if another process may lead the job by now.
     """
 
     def __init__(
@@ -55,30 +55,30 @@ class CheckpointIo:
         self._spawn: Final = spawn
         self._on_cleaned: Final = on_cleaned
         self._cleaning_count = 0
-        # Deletions that the store does by itself and has not done.
+        # Deletions that the store starts by itself and has not done.
         self._subsumed_count = 0
-        # Taken by coroutines of one loop, never across threads: what blocks comes to the store one call at a time.
+        # Taken by coroutines of one loop, never across threads: blocking calls reach the store one at a time.
         self._turn: Final = asyncio.Lock()
 
     @property
     def cleaning_count(self) -> int:
-        """Return the number of deletions that are not done."""
+        """Number of deletions that are not done."""
         return self._cleaning_count + self._subsumed_count
 
     def subsumed_left(self, count: int) -> None:
-        """Record how many deletions the store has not done that it begins by itself."""
+        """Record the number of deletions that the store has started by itself and not done."""
         self._subsumed_count = count
         self._on_cleaned()
 
     async def call(self, what: str, call: Callable[[], T]) -> T:
-        """Run a call when those before it have ended, and raise whatever it raises."""
+        """Run a call after the previous ones have ended; raises its errors."""
         async with self._turn:
             return await self._run_blocking(f"checkpoint: {what}", lambda: self._fenced(call))
 
     def left_to_delete(
         self, left: CheckpointsLeft, close: Callable[[], CheckpointsLeft]
     ) -> DeletionLeft:
-        """Return what tries again after the job's end: it holds the store, and nothing of the JobMaster."""
+        """Return the retry to use after the job's end, which keeps the store but nothing of the JobMaster alive."""
         run_blocking, fence = self._run_blocking, self._fence
         self.store.detach()
 
@@ -104,7 +104,7 @@ class CheckpointIo:
     def discard(
         self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
     ) -> None:
-        """Delete in the background the location and those files that are the checkpoint's alone."""
+        """Delete in the background the location, and those files that belong to the checkpoint alone."""
         own = [each for each in files if each.uri and not each.is_shared]
         if own or options.exclusive_uri:
             self._cleaning_count += 1
@@ -119,14 +119,14 @@ class CheckpointIo:
                 lambda: self._fenced(lambda: self.store.discard(checkpoint_id, options, files)),
             )
         except HeadraceError as error:
-            _LOG.warning("files of checkpoint %d were not deleted: %s", checkpoint_id, error)
+            _LOG.warning("could not delete files of checkpoint %d: %s", checkpoint_id, error)
         finally:
             self._cleaning_count -= 1
         self._on_cleaned()
 
 
 class CheckpointIdCounter:
-    """Gives out the ids of a job's checkpoints. `spawn` begins a coroutine on the main thread."""
+    """Assigns the ids of a job's checkpoints. `spawn` starts a coroutine on the main thread."""
 
     def __init__(
         self, calls: CheckpointIo, spawn: Callable[[Coroutine[Any, Any, None], str], object]
@@ -135,22 +135,22 @@ class CheckpointIdCounter:
         self._spawn: Final = spawn
         self._ahead: int | None = None
         self._is_closed = False
-        # Ids are given out in the order in which they are taken: one coroutine at a time.
+        # Ids are assigned in the order in which they are reserved: one coroutine at a time.
         self._turn: Final = asyncio.Lock()
 
     async def take(self) -> int:
-        """Return the next id, or raise whatever the storage raises."""
+        """Return the next id. Raises the errors of the storage."""
         async with self._turn:
             ahead, self._ahead = self._ahead, None
             return await self._take("take an id") if ahead is None else ahead
 
     def take_ahead(self) -> None:
-        """Take the next id in the background, unless one is there already."""
+        """Reserve the next id in the background, unless one is reserved already."""
         if self._ahead is None and not self._is_closed:
             self._spawn(self._take_ahead(), "take an id ahead")
 
     async def close(self) -> None:
-        """Give up the id that nobody needed: no more checkpoints are taken."""
+        """Give up an unused id, because no more checkpoints are taken."""
         self._is_closed = True
         async with self._turn:
             ahead, self._ahead = self._ahead, None
@@ -164,8 +164,8 @@ class CheckpointIdCounter:
             try:
                 self._ahead = await self._take("take an id ahead")
             except Exception as error:
-                # Whoever needs one tries again, and hears of it.
-                _LOG.info("no checkpoint id was taken ahead: %s", error)
+                # The next checkpoint retries, and reports the error.
+                _LOG.info("could not reserve a checkpoint id ahead: %s", error)
 
     async def _take(self, what: str) -> int:
         return await self._calls.call(what, self._calls.store.take_id)

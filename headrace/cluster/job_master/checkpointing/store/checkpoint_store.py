@@ -90,7 +90,7 @@ _CLOSE_TIMEOUT_S: Final = 60.0
 class CheckpointsLeft:
     """Checkpoints that remain at a job's end. `kept_uri` is the newest one that stays, empty if none does.
 
-    `not_deleted`: folders and files that should not remain, and that the storage did not delete. `cause`: why not.
+    `not_deleted`: folders and files that should be deleted, but could not be. `cause`: the reason.
     """
 
     kept_uri: str = ""
@@ -100,11 +100,11 @@ class CheckpointsLeft:
 
 
 class CheckpointStore:
-    """One per job and JobMaster. Calls come one at a time; `discard`, `register_shared`, `give_up_id` run concurrently.
+    """Checkpoints of one job under one JobMaster. Calls come one at a time, except those noted.
 
-    `settings` are the job's. `on_cleaning` is called with the number of deletions that are not done. `start` starts the
-    threads that delete files in the background. `fence` raises where another process may lead the job by now: then
-    nothing is deleted any more.
+    `discard`, `register_shared` and `give_up_id` run concurrently with other calls. `settings` are the job's.
+    `on_cleaning` is called with the number of deletions that are not done. `start` starts the threads that delete files
+    in the background. `fence` raises if another process may lead the job by now: then nothing more is deleted.
     """
 
     def __init__(
@@ -135,33 +135,37 @@ class CheckpointStore:
         self._has_published = False
         self._is_ending = False
         self._told_held: Final[set[str]] = set()
-        # `discard` and `register_shared` run beside other calls, and need an unchanging set of complete checkpoints.
+        # `discard` and `register_shared` run concurrently with other calls, and need a stable set of complete
+        # checkpoints.
         self._lock = threading.Lock()
 
     @property
     def lineage_id(self) -> str:
-        """Return hex digits that stay the same for as long as state is carried forward; only after `recover`."""
+        """Hex digits that identify the lineage: they stay the same while state is carried forward.
+
+        Only after `recover`.
+        """
         return self._taken_over().lineage_id
 
     @property
     def epoch(self) -> int:
-        """Return the number of this driver's start within the lineage; only after `recover`."""
+        """Number of this driver's start within the lineage. Only after `recover`."""
         return self._taken_over().epoch
 
     @property
     def cleaning_count(self) -> int:
-        """Return the number of deletions that are not done."""
+        """Number of deletions that are not done."""
         return self._cleaner.waiting_count
 
     @property
     def retained_ids(self) -> frozenset[int]:
-        """Return the ids of the checkpoints that are kept; those that newer ones have replaced are not among them."""
+        """Ids of the checkpoints that are kept, without those replaced by newer ones."""
         return frozenset(one.checkpoint_id for one in self._completed.all)
 
     def recover(self) -> CompletedCheckpoint | None:
-        """Take over the lineage and return the snapshot that the job starts from. Called once, first.
+        """Take over the lineage and return the snapshot from which the job starts. Must be the first call, once.
 
-        That is the newest checkpoint, else the snapshot in the settings. CheckpointError: the job must not start.
+        This is the newest checkpoint, or else the snapshot in the settings. CheckpointError if the job must not start.
         """
         own = self._own_checkpoints()
         start = None if own else self._named_snapshot()
@@ -172,18 +176,18 @@ class CheckpointStore:
         )
         self._storage.prepare()
         if start is not None:
-            # It may be restored once more: the record of its lineage has to say which ids were used since.
+            # It may be restored again: the record of its lineage must contain the ids used since.
             self._has_savepoint = True
             is_claimed = self._claim_mode is ClaimMode.CLAIM and not self._is_fork
             self._completed.restore(start, is_claimed=is_claimed)
-        # What an earlier driver published until this one shut it out counts as well.
+        # Checkpoints that an earlier driver published until this one shut it out count as well.
         published = self._own_checkpoints()
         for checkpoint in published:
             self._delete(self._completed.add(checkpoint))
         for savepoint in self._savepoints_of_the_end():
             self._has_savepoint = True
             self._delete(self._completed.add_savepoint(savepoint))
-        # Those that are given up right away are the cleaner's, which waits for their readers.
+        # Checkpoints given up at once go to the cleaner, which waits for their readers.
         self._sweep([*self._completed.all, *published])
         latest = self._completed.latest
         if latest is not None:
@@ -192,11 +196,14 @@ class CheckpointStore:
         return latest
 
     def latest(self) -> CompletedCheckpoint | None:
-        """Return the checkpoint that the job restarts from: the newest complete one, or the result of `recover`."""
+        """Return the checkpoint from which the job restarts: the newest complete one, or the result of `recover`."""
         return self._completed.latest
 
     def take_id(self) -> int:
-        """Return the next id of the lineage, which nobody else ever gets. CheckpointStorageError."""
+        """Return the next id of the lineage, which is assigned only once.
+
+        CheckpointStorageError if it cannot be stored.
+        """
         return self._taken_over().take_id(self._opened().checkpoint_folder)
 
     def give_up_id(self, checkpoint_id: int) -> None:
@@ -208,8 +215,8 @@ class CheckpointStore:
     ) -> CheckpointOptions:
         """Create the location of a snapshot; return `options` with its URIs.
 
-        Until a checkpoint of this job is complete, a snapshot may refer only to its own files. CheckpointStorageError,
-        ConfigurationError.
+        Until a checkpoint of this job is complete, a snapshot may refer only to its own files. CheckpointStorageError
+        if the storage fails; ConfigurationError if no folder is configured.
         """
         located = self._opened().locate(checkpoint_id, options, target)
         if options.kind is SnapshotKind.CHECKPOINT and not self._completed.has_own:
@@ -219,10 +226,10 @@ class CheckpointStore:
     def publish(
         self, metadata: CheckpointMetadata, options: CheckpointOptions
     ) -> CompletedCheckpoint:
-        """Make a snapshot durable and, only then, delete the checkpoints that it replaces.
+        """Make a snapshot durable, and only then delete the checkpoints that it replaces.
 
-        CheckpointFencedError, CheckpointExistsError: this JobMaster is not the leader any more.
-        PublicationUnknownError: it may be complete or not. Any other CheckpointStorageError: it never will be.
+        CheckpointFencedError or CheckpointExistsError if this JobMaster is no longer the leader.
+        PublicationUnknownError if it may or may not be complete. Any other CheckpointStorageError if it never will be.
         """
         self._has_published = True
         checkpoint = self._opened().publish(metadata, options)
@@ -256,11 +263,11 @@ class CheckpointStore:
         perform_deletion(Deletion(checkpoint_id, folder, own), self._fence)
 
     def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
-        """Delete the checkpoints that are not to outlive the job; return when all are deleted, or after a minute.
+        """Delete the checkpoints that must not outlive the job; return when all are deleted, or after a minute.
 
-        `status` is the job's last one, or SUSPENDED. `keeps_latest`: keep the newest checkpoint in any case: its output
-        is not committed. A driver whose successor has taken over deletes no checkpoints. Whoever calls it again tries
-        once more what could not be deleted.
+        `status` is the job's last one, or SUSPENDED. `keeps_latest`: keep the newest checkpoint in any case, because
+        its output is not committed. A driver whose successor has taken over deletes no checkpoints. Another call
+        retries the deletions that failed.
         """
         if self._storage is None or not self._has_recovered:
             return CheckpointsLeft()
@@ -268,10 +275,10 @@ class CheckpointStore:
             if not self._is_ending:
                 self._taken_over().validate_epoch()
         except CheckpointFencedError as error:
-            _LOG.warning("checkpoints of job %s were not deleted: %s", self._job_id, error)
+            _LOG.warning("could not delete checkpoints of job %s: %s", self._job_id, error)
             return CheckpointsLeft()
         except CheckpointError as error:
-            _LOG.info("checkpoints of job %s are not deleted yet: %s", self._job_id, error)
+            _LOG.info("checkpoints of job %s could not be deleted yet: %s", self._job_id, error)
             folder = self._storage.checkpoint_folder
             return CheckpointsLeft(not_deleted=(folder,), cause=str(error))
         with self._lock:
@@ -284,7 +291,7 @@ class CheckpointStore:
         is_done = self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S)
         if not is_done:
             _LOG.warning("%d checkpoints are still being deleted", self._cleaner.waiting_count)
-        # Where a publication was begun, one may be complete that is not known here.
+        # If a publication was begun, a checkpoint may be complete that is not known here.
         has_none = status is JobStatus.FAILED and not self._has_published
         is_over = is_empty and (has_none or not is_kept(status, self._retention))
         held = self._cleaner.held_folders
@@ -295,7 +302,7 @@ class CheckpointStore:
                 causes.append(deletion.cause)
         if is_over and self._owns_folder and not held:
             folder = Deletion(0, self._storage.checkpoint_folder, is_repeated=bool(left))
-            # A folder cannot be deleted while others delete in it, and must not be while somebody may read there.
+            # A folder cannot be deleted while others delete in it, and must not be deleted while it may be read.
             is_free = is_done and not self._cleaner.not_seen_folders
             folder = perform_deletion(folder, self._fence) if is_free else folder
             left[:0] = folder.uris
@@ -303,7 +310,7 @@ class CheckpointStore:
         elif not is_done:
             left.append(self._storage.checkpoint_folder)
         ends = is_over and self._owns_folder and not self._has_savepoint
-        # While anything is left the record is still needed, by whoever tries again.
+        # While files are left, a later retry still needs the record.
         cause = self._leave_lineage(ends=ends and not left)
         if cause:
             left.append(self._taken_over().folder_uri)
@@ -312,28 +319,28 @@ class CheckpointStore:
         kept_uri = "" if kept is None else kept.uri
         if not (left and status.is_globally_terminal_state()):
             return CheckpointsLeft(kept_uri, has_deleted)
-        cause = next(filter(None, causes), "it has not answered yet")
+        cause = next(filter(None, causes), "the storage has not responded yet")
         return CheckpointsLeft(kept_uri, has_deleted, tuple(left), cause)
 
     def detach(self) -> None:
-        """Tell nobody any more how many deletions are not done: the job's JobMaster has ended."""
+        """Stop reporting the number of pending deletions, because the job's JobMaster has ended."""
         self._cleaner.detach()
 
     def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> list[Deletion]:
-        """Leave the files of checkpoints that somebody reads; nobody deletes them later. Return what should be gone."""
+        """Leave the files of checkpoints that are being read, and return those that nothing will delete later."""
         left: list[Deletion] = []
         for folder in folders:
             if is_over:
-                # No job starts from a checkpoint of a job that is over.
+                # No job starts from a checkpoint of a job that has ended.
                 deletion = Deletion(0, "", (child_uri(folder, METADATA_NAME),))
                 left.append(perform_deletion(deletion, self._fence))
             if folder not in self._told_held:
-                _LOG.warning("not deleted, because somebody reads it: %s; delete it later", folder)
+                _LOG.warning("not deleted because it is being read: %s; delete it later", folder)
             self._told_held.add(folder)
         return left
 
     def _leave_lineage(self, *, ends: bool) -> str:
-        """End the record of the lineage, or leave it; return why it is not gone where it should be."""
+        """End or keep the record of the lineage; return why it could not be deleted if it should be."""
         try:
             if ends:
                 self._is_ending = True
@@ -343,7 +350,7 @@ class CheckpointStore:
         except CheckpointError as error:
             if ends:
                 return str(error)
-            _LOG.warning("the record of the job's lineage was not updated at its end: %s", error)
+            _LOG.warning("could not update the record of the job's lineage at its end: %s", error)
         return ""
 
     @property
@@ -356,7 +363,7 @@ class CheckpointStore:
         return is_own and self._kind is CheckpointStorageKind.FILESYSTEM
 
     def _own_checkpoints(self) -> list[CompletedCheckpoint]:
-        """Return the checkpoints that an earlier driver of this very job has published."""
+        """Return the checkpoints that an earlier driver of this same job has published."""
         if not self._owns_folder:
             return []
         return completed_in(job_folder(self._settings, self._job_id), metadata_key(self._settings))
@@ -364,7 +371,7 @@ class CheckpointStore:
     def _savepoints_of_the_end(self) -> list[CompletedCheckpoint]:
         """Return the savepoint with which an earlier driver was stopping the job when it died.
 
-        Its output is committed, so that the job goes on from there. SnapshotDrainedError if event time had ended.
+        Its output is committed, so that the job continues from it. SnapshotDrainedError if event time had ended.
         """
         found: list[CompletedCheckpoint] = []
         for folder in self._taken_over().earlier_savepoints:
@@ -372,7 +379,7 @@ class CheckpointStore:
             latest = self._completed.latest
             if savepoint is None or not savepoint.metadata.kind.is_synchronous:
                 continue
-            # Another job of the lineage may go back as far as its user likes.
+            # Another job of the lineage may start from any older checkpoint.
             is_behind = latest is not None and savepoint.checkpoint_id <= latest.checkpoint_id
             if is_behind or savepoint.metadata.job_id != self._job_id:
                 continue
@@ -427,7 +434,7 @@ class CheckpointStore:
             for entry in orphans_in(files_below(folder), complete):
                 remove_file(entry.uri)
         except CheckpointStorageError as error:
-            _LOG.warning("files of earlier attempts were not deleted: %s", error)
+            _LOG.warning("could not delete files of earlier attempts: %s", error)
 
     def _delete(self, deletions: Iterable[Deletion]) -> None:
         for deletion in deletions:
@@ -443,7 +450,7 @@ class CheckpointStore:
 
 
 def verify_files(checkpoint: CompletedCheckpoint) -> None:
-    """Check that every file exists in its full length, before any task starts. CheckpointCorruptedError."""
+    """Check that every file exists in its full length, before any task starts. CheckpointCorruptedError if not."""
     listed = _listed_sizes(checkpoint)
     for operator in checkpoint.metadata.operators:
         for index, state in operator.subtasks.items():
@@ -451,13 +458,13 @@ def verify_files(checkpoint: CompletedCheckpoint) -> None:
                 file = chunk.file
                 if not file.uri or listed.get(file.uri) == file.size_bytes:
                     continue
-                # A listing may lag behind: ask by name for files that it does not show.
+                # A listing may lag behind: check files that it does not show by name.
                 found = size_of(file.uri)
                 if found != file.size_bytes:
                     what = (
-                        "it is gone"
+                        "the file is missing"
                         if found is None
-                        else f"it has {found} bytes instead of {file.size_bytes}"
+                        else f"the file has {found} bytes instead of {file.size_bytes}"
                     )
                     raise CheckpointCorruptedError(
                         file.uri,
@@ -467,7 +474,7 @@ def verify_files(checkpoint: CompletedCheckpoint) -> None:
 
 
 def _listed_sizes(checkpoint: CompletedCheckpoint) -> dict[str, int]:
-    """Return sizes by URI of all files in the folders of a checkpoint's files: one request for many files."""
+    """Return the sizes by URI of all files in the folders of a checkpoint; one request covers many files."""
     folders = {parent_uri(file.uri) for file in checkpoint.metadata.files()}
     return {
         entry.uri: entry.size_bytes

@@ -25,10 +25,10 @@ from headrace.core.ids import ExecutionVertexId
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
 
 UNKNOWN_POSITION: Final = b""
-"""Position of a job with a running source that keeps no state of how far it has read."""
+"""Position of a job that has a running source without state about its read position."""
 
 
-def metadata_of(
+def build_metadata(
     checkpoint: PendingCheckpoint, graph: JobGraph, lineage_id: str, epoch: int
 ) -> CheckpointMetadata:
     """Return the metadata of a checkpoint that every subtask has acknowledged.
@@ -67,7 +67,7 @@ def _refuse_partly_finished(operator: OperatorSnapshot) -> None:
     chunks = [chunk for state in operator.subtasks.values() for chunk in state.chunks]
     if any(chunk.attributes.get(ITEM_MODE) == OperatorStateMode.UNION.name for chunk in chunks):
         reason = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
-        text = f"some subtasks of '{operator.name}', which has union state, have finished and others have not"
+        text = f"some subtasks of '{operator.name}', which has union state, have finished, but others have not"
         raise CheckpointRefusedError(reason, text)
 
 
@@ -98,7 +98,7 @@ def _operator(
 
 
 def source_position(metadata: CheckpointMetadata, graph: JobGraph) -> bytes:
-    """Return a digest of the state of all sources and their coordinators: equal digests mean that nothing was read."""
+    """Return a digest of the state of all sources and their coordinators; equal digests mean that no rows were read."""
     consuming = {edge.target_vertex_id for edge in graph.edges}
     sources = {
         vertex.operators[0].operator_id
@@ -117,7 +117,7 @@ def source_position(metadata: CheckpointMetadata, graph: JobGraph) -> bytes:
 
 
 def _kept(operator: OperatorSnapshot) -> list[tuple[int, str, str, int, bytes]]:
-    """List the source's own state, without event time, which may go on with the clock."""
+    """Return the source's own state, without event time, which may advance with the clock."""
     return [
         (index, chunk.table.value, chunk.name, chunk.row_count, chunk.file.digest)
         for index, state in sorted(operator.subtasks.items())

@@ -14,8 +14,8 @@ from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import 
 def new_world() -> Iterator[Callable[[CheckpointCoordinatorConfiguration], World]]:
     made: list[World] = []
 
-    def create(rules: CheckpointCoordinatorConfiguration) -> World:
-        made.append(World(rules))
+    def create(configuration: CheckpointCoordinatorConfiguration) -> World:
+        made.append(World(configuration))
         return made[-1]
 
     yield create

@@ -217,7 +217,7 @@ class ScriptedCoordinators(OperatorCoordinators):
 class World:
     """Checkpoints of a job with a source and a sink, on a virtual loop."""
 
-    def __init__(self, rules: CheckpointCoordinatorConfiguration) -> None:
+    def __init__(self, configuration: CheckpointCoordinatorConfiguration) -> None:
         self.loop = VirtualLoop(ManualClock(1_000))
         network = LoopbackNetwork(self.loop.clock, SeededRandom(1), loop=self.loop)
         self.endpoint = RpcEndpoint(network.create_service("master"), "job")
@@ -236,7 +236,7 @@ class World:
         self.checkpointing = CheckpointCoordinator(
             self.endpoint,
             lambda: graph,
-            rules,
+            configuration,
             self.store,
             tasks=self.tasks,
             coordinators=self.coordinators,

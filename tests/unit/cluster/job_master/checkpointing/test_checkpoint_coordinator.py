@@ -228,7 +228,7 @@ def test_what_expires_says_where_it_is_stuck(world: World) -> None:
     world.loop.run_for(600)
     text = str(asked.result())
     assert "1 of 2 subtask(s) had not answered" in text
-    assert "first along the stream 'vertex 2' (1/1): its TaskManager does not answer" in text
+    assert "first along the stream 'vertex 2' (1/1): its TaskManager does not respond" in text
     failed = world.checkpointing.overview.latest_failed
     assert failed is not None and failed.reason == "CHECKPOINT_EXPIRED"
 
@@ -242,7 +242,7 @@ def test_what_expires_says_whose_barriers_are_missing(world: World) -> None:
     world.loop.run_for(600)
     assert (
         "'vertex 2' (1/1): it waits for barriers on 1 of 3 channel(s), those of 'vertex 1' (1/1), for 590.0 s; "
-        "12,345 bytes wait in its inputs; it is back-pressured by those behind it"
+        "12,345 bytes are queued in its inputs; it is back-pressured by those behind it"
     ) in str(asked.result())
     assert ("asked", SINK, 1) in world.tasks.told
     assert ("asked", SOURCE, 1) not in world.tasks.told
@@ -410,7 +410,7 @@ def test_a_job_that_its_cluster_gives_up_is_not_taken_for_a_cancelled_one(
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        (CheckpointsLeft("file:///c/chk-7"), "go on from it with -s file:///c/chk-7"),
+        (CheckpointsLeft("file:///c/chk-7"), "continue from it with -s file:///c/chk-7"),
         (CheckpointsLeft(has_deleted=True), "cancelled, and its checkpoints are deleted"),
         (CheckpointsLeft(), ""),
     ],

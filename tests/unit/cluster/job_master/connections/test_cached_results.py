@@ -119,7 +119,9 @@ def test_without_an_answer_it_is_heard_what_was_not_found_when_the_time_is_over(
     ((error, version),) = world.failed
     assert version == 3 and world.found == []
     assert error.class_name == "DataSetLookupError" and error.recoverable
-    assert "did not say within 5 s" in error.text and PARTITION_REGISTER_TIMEOUT.key in error.text
+    assert (
+        "did not return within 5 s" in error.text and PARTITION_REGISTER_TIMEOUT.key in error.text
+    )
     assert all(str(each) in error.text for each in DATA_SETS)
 
 

@@ -49,7 +49,7 @@ def test_a_job_whose_own_code_fails_restarts_and_asks_anew_where_to_read(job: Re
 
 @pytest.mark.parametrize(
     ("found", "reason"),
-    [((), "the cluster has lost it"), (PLACES[:1], "it has 1 partitions, and not 2")],
+    [((), "the cluster has lost it"), (PLACES[:1], "it has 1 partitions instead of 2")],
 )
 def test_what_is_not_there_as_a_whole_ends_the_job(
     job: ReadingJob, found: tuple[ShuffleDescriptor, ...], reason: str

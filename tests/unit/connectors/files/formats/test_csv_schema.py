@@ -154,18 +154,18 @@ def test_values_are_read_as_the_schema_says(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "text", "says"),
     [
-        (pair().build(), "1,a\n2\n", r"row 2: it has 1 values, and the schema has 2 columns"),
+        (pair().build(), "1,a\n2\n", r"row 2: it has 1 values, but the schema has 2 columns"),
         (pair().build(), "1,a\n\n", r"row 2: it has 1 values"),
         (pair().build(), "1,a,c\n", r"row 1: it has 3 values"),
         (pair().build(), "x,a\n", r"row 1: the column 'id' is Integer, not 'x'"),
         (pair().build(), ",a\n", r"row 1: the column 'id' is Integer, not ''"),
         (pair().build(), "3000000000,a\n", r"it must be within -2147483648\.\.2147483647"),
-        (pair().build(), '1,"a\n', r"row 1: a quote is opened and not closed"),
-        (pair().build(), '1,"a"b\n', r"row 1: a quote is opened and not closed at the end"),
+        (pair().build(), '1,"a\n', r"row 1: a quote is opened but not closed"),
+        (pair().build(), '1,"a"b\n', r"row 1: a quote is opened but not closed at the end"),
         (
             pair().set_use_header().set_strict_headers().build(),
             "name,id\n1,a\n",
-            r"the header is name, id, and not id, name",
+            r"the header is name, id, not id, name",
         ),
     ],
 )
@@ -225,7 +225,7 @@ def test_an_array_a_null_and_a_header_are_written_as_the_schema_says() -> None:
 
 def test_a_stream_without_the_columns_of_the_schema_is_refused() -> None:
     writers = CsvBulkWriters.for_schema(pair().build())
-    with pytest.raises(ProgramError, match=r"have 1 columns \(id\), and the CSV schema has 2"):
+    with pytest.raises(ProgramError, match=r"have 1 columns \(id\), but the CSV schema has 2"):
         writers.check_input(Types.ROW_NAMED(["id"], [Types.INT()]))
 
 

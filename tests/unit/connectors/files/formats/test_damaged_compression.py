@@ -50,7 +50,7 @@ def test_the_file_is_named_with_what_may_be_wrong_with_it(
         job.run_to_end()
     text = str(failed.value)
     assert f"the file '{path}' cannot be decompressed as {suffix}: " in text
-    assert reason in text and f"or is no {suffix} file" in text
+    assert reason in text and f"or not a {suffix} file" in text
 
 
 def test_an_error_of_the_storage_is_not_taken_for_one_of_the_file() -> None:

@@ -92,7 +92,7 @@ def test_what_pyflink_says_of_parquet_is_taken_in_its_order() -> None:
     assert writers.options == {}  # pyright: ignore[reportAttributeAccessIssue]
     store = Configuration().set_string("fs.s3a.endpoint", "here")
     for use in (ParquetColumnarRowInputFormat, ParquetBulkWriters.for_row_type):
-        with pytest.raises(ProgramError, match="hadoop_config: files are read and written through"):
+        with pytest.raises(ProgramError, match="hadoop_config: files are accessed through"):
             use(row, hadoop_config=store)
     with pytest.raises(ProgramError, match="is_case_sensitive=False: columns are found by"):
         ParquetColumnarRowInputFormat(row, is_case_sensitive=False)

@@ -177,7 +177,7 @@ def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
     before = lines(tmp_path)
     (note,) = [one for one in tmp_path.glob(".headrace-commits-*") if one.suffix != ".made"]
     note.unlink()
-    with pytest.raises(NoteLostError, match="cannot be known") as caught:
+    with pytest.raises(NoteLostError, match="it is unknown whether rows were committed") as caught:
         if is_restarted:
             world.crash()
         world.write(0, 1)
@@ -208,7 +208,7 @@ def test_a_note_that_was_damaged_is_told_as_such_with_what_to_do(
     note.write_bytes(content)
     world.write(0, 1)
     world.publish()
-    with pytest.raises(NoteDamagedError, match="Put a whole note back, or delete it") as caught:
+    with pytest.raises(NoteDamagedError, match="Restore an intact note, or delete it") as caught:
         world.commit()
     assert not caught.value.recoverable
     assert note.name in str(caught.value)

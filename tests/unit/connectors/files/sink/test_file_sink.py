@@ -71,7 +71,7 @@ def test_a_full_disk_is_told_with_the_folder_and_what_helps(
         rf"the sink 'connector' cannot write to {tmp_path}/output: the disk is full \([\d.]+ .B free\)",
         told,
     )
-    assert told.endswith("make room there, or have the sink write to a folder on another disk")
+    assert told.endswith("free some space, or let the sink write to a folder on another disk")
     writer.close()
 
 

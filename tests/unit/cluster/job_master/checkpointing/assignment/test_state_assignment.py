@@ -204,7 +204,7 @@ def test_another_max_parallelism_is_refused() -> None:
     old = metadata(snapshot((keyed("a", 0, 7),)))
     with pytest.raises(MaxParallelismError, match="set its max parallelism to 8"):
         assign_state(graph(4, 128), old)
-    with pytest.raises(MaxParallelismError, match="parallelism 9: take at most 8"):
+    with pytest.raises(MaxParallelismError, match="parallelism 9: use at most 8"):
         assign_state(graph(9, 128, derived=True), old)
 
 

@@ -254,7 +254,9 @@ def test_a_sink_that_does_not_say_what_it_was_given_is_asked_again_and_then_fail
     assert len(committer.scopes) == 2
     (told,) = world.told
     assert (
-        "did not report its last commit" in told and "OSError: down" in told and "again in" in told
+        "did not report its last commit" in told
+        and "OSError: down" in told
+        and "retrying in" in told
     )
     committer.silences = [OSError("down")] * 3
     with pytest.raises(CommitFailedError, match="down"):

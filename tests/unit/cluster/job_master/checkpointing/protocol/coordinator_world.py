@@ -51,14 +51,14 @@ STEPS = (PrepareCheckpoint, SnapshotCoordinators, Publish)
 class CoordinatorWorld:
     """`held` names the steps that are not answered by themselves."""
 
-    rules: CheckpointCoordinatorConfiguration = field(
+    configuration: CheckpointCoordinatorConfiguration = field(
         default_factory=lambda: CheckpointCoordinatorConfiguration(None)
     )
     held: tuple[type, ...] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:
-        self.coordinator = CheckpointProtocol(self.rules, SeededRandom(self.seed))
+        self.coordinator = CheckpointProtocol(self.configuration, SeededRandom(self.seed))
         self.now_ms = 0.0
         self.done: list[CoordinatorAction] = []
         self.next_id = 1

@@ -32,7 +32,7 @@ def test_a_checkpoint_that_failed_is_told_with_its_remedy_where_the_job_goes_on(
     world.checkpointing.status_changed(JobStatus.RUNNING)
     world.loop.run_for(15)
     world.acknowledge(1)
-    assert told(world) == [f"a checkpoint of job 'a job' failed, and the job goes on: {error}"]
+    assert told(world) == [f"a checkpoint of job 'a job' failed, but the job goes on: {error}"]
     assert not world.failures
 
 
@@ -85,7 +85,7 @@ def test_a_storage_that_never_answers_is_told_once_after_a_minute(
     world.loop.run_for(200_000)
     (notice,) = told(world)
     assert notice.startswith("job 'a job' has taken no checkpoint for 6")
-    assert notice.endswith(" s: the checkpoint storage does not answer")
+    assert notice.endswith(" s: the checkpoint storage does not respond")
 
 
 def test_a_checkpoint_that_is_slow_and_will_expire_is_not_called_held_up(

@@ -17,6 +17,6 @@ def test_a_task_that_does_not_run_yet_is_named_with_what_to_do() -> None:
     with pytest.raises(CheckpointRefusedError) as caught:
         calculate_plan(graph, attempts)
     assert str(caught.value) == (
-        "not all required tasks are currently running: 'vertex 1 (2/2)' is SCHEDULED; ask again when all of them run, "
-        "which 'headrace top' and the dashboard show"
+        "not all required tasks are currently running: 'vertex 1 (2/2)' is SCHEDULED; try again when all of them run, "
+        "as 'headrace top' and the dashboard show"
     )

@@ -124,10 +124,10 @@ EVENTS = st.one_of(
 def test_every_checkpoint_ends_once_in_rising_order_and_only_what_is_durable_is_told(
     events: list[tuple[object, ...]], max_concurrent: int, interval_ms: float | None
 ) -> None:
-    rules = CheckpointCoordinatorConfiguration(
+    configuration = CheckpointCoordinatorConfiguration(
         interval_ms, min_pause_ms=20, max_concurrent=max_concurrent, tolerable_failure_count=1
     )
-    world = CoordinatorWorld(rules, held=STEPS)
+    world = CoordinatorWorld(configuration, held=STEPS)
     history = History()
     open_steps: list[CoordinatorAction] = []
     for event in events:
@@ -247,5 +247,5 @@ def test_an_id_that_is_given_out_once_more_is_told_with_the_newest() -> None:
         world.request()
         world.acknowledge(checkpoint_id)
     world.next_id = 1
-    with pytest.raises(AssertionError, match="id 1 was given out behind id 2"):
+    with pytest.raises(AssertionError, match="id 1 was assigned after id 2"):
         world.request()

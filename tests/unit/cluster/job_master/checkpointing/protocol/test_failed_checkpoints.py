@@ -68,5 +68,5 @@ def test_a_savepoint_for_which_tasks_have_stopped_fails_the_job_with_it() -> Non
     world.request(SnapshotKind.SAVEPOINT_SUSPEND)
     (failed,) = only(world.pass_time(50), FailJob)
     assert failed.text.startswith("it was not completed in time: 2 subtask(s) had not answered")
-    assert "the savepoint with which the job was to stop came to nothing" in failed.text
+    assert "the savepoint that was to stop the job failed" in failed.text
     assert failed.reason is R.CHECKPOINT_EXPIRED

@@ -217,7 +217,7 @@ def test_a_missing_file_is_told_before_anything_starts(jobs: Jobs) -> None:
     Path(file_of(checkpoint).uri).unlink()
     with pytest.raises(
         CheckpointCorruptedError,
-        match=r"it is gone; checkpoint 1 needs it for subtask 0 of 'count'",
+        match=r"the file is missing; checkpoint 1 needs it for subtask 0 of 'count'",
     ):
         jobs.start()
 
@@ -403,7 +403,7 @@ def test_of_a_job_that_has_ended_nothing_is_left_to_go_on_from_though_somebody_r
     leased(jobs, checkpoint)
     store.close(JobStatus.FINISHED)
     assert jobs.files() == ["chk-1/state-x"]
-    assert f"not deleted, because somebody reads it: {checkpoint.uri}" in caplog.text
+    assert f"not deleted because it is being read: {checkpoint.uri}" in caplog.text
     jobs.start()
     assert jobs.restored is None
 
@@ -419,4 +419,4 @@ def test_what_is_read_when_a_job_ends_that_keeps_its_checkpoints_is_told(
     assert "not deleted" not in caplog.text  # the next driver sees to it
     jobs.start(**{RETENTION.key: "RETAIN_ON_CANCELLATION"}).close(JobStatus.CANCELED)
     assert len(jobs.files()) == 4
-    assert f"not deleted, because somebody reads it: {old.uri}" in caplog.text
+    assert f"not deleted because it is being read: {old.uri}" in caplog.text

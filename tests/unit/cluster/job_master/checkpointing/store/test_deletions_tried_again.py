@@ -55,7 +55,7 @@ def test_what_is_left_is_named_with_its_cause_and_logged_once(
             assert set(left.not_deleted) >= {checkpoint.uri}
             assert any(f"/checkpoints/{JOB.hex()}?" in uri for uri in left.not_deleted)
             assert "Input/output error" in left.cause
-    assert caplog.text.count("cannot tell whether somebody reads") == 1
+    assert caplog.text.count("cannot find out whether") == 1
 
 
 def test_what_failed_while_the_job_ran_is_tried_again_at_the_end_of_a_job_that_keeps_its_checkpoint(

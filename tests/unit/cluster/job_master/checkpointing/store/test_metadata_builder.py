@@ -19,7 +19,7 @@ from headrace.cluster.job_master.checkpointing.protocol.pending_checkpoint impor
     CheckpointRequest,
     PendingCheckpoint,
 )
-from headrace.cluster.job_master.checkpointing.store.metadata_builder import metadata_of
+from headrace.cluster.job_master.checkpointing.store.metadata_builder import build_metadata
 from headrace.core.barriers import CheckpointOptions, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId
 from tests.unit.cluster.cluster_samples import attempt, job_graph, vertex, vertex_id
@@ -52,7 +52,7 @@ def acknowledged(
 
 def test_subtasks_that_had_finished_are_named_and_need_have_no_state() -> None:
     checkpoint = acknowledged({1: snapshot(), 2: snapshot(is_finished=True)}, finished=(0,))
-    (operator,) = metadata_of(checkpoint, GRAPH, "lineage", 1).operators
+    (operator,) = build_metadata(checkpoint, GRAPH, "lineage", 1).operators
     assert operator.finished_subtasks == {0, 2} and not operator.is_finished
     assert sorted(operator.subtasks) == [1, 2]
 
@@ -60,7 +60,7 @@ def test_subtasks_that_had_finished_are_named_and_need_have_no_state() -> None:
 def test_an_operator_all_of_whose_subtasks_had_finished_is_finished() -> None:
     finished = snapshot("UNION", is_finished=True)
     checkpoint = acknowledged({0: finished, 1: finished, 2: finished})
-    (operator,) = metadata_of(checkpoint, GRAPH, "lineage", 1).operators
+    (operator,) = build_metadata(checkpoint, GRAPH, "lineage", 1).operators
     assert operator.is_finished
 
 
@@ -72,5 +72,5 @@ def test_union_state_is_not_taken_where_part_of_it_would_be_missing(
     if not finished:
         others[0] = snapshot("UNION")
     with pytest.raises(CheckpointRefusedError, match="union state") as raised:
-        metadata_of(acknowledged(others, finished), GRAPH, "lineage", 1)
+        build_metadata(acknowledged(others, finished), GRAPH, "lineage", 1)
     assert raised.value.reason is CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING

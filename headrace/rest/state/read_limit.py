@@ -1,4 +1,4 @@
-"""StateReads: the bound of reads of state that go on at once, and the answers to those that fail."""
+"""StateReadLimit: limits the number of concurrent reads of state, and translates their errors."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Generator
@@ -30,18 +30,18 @@ from headrace.state_processor.errors import (
 _AT_ONCE_MAX: Final = 4
 
 
-class StateReads:
-    """Counts the reads of state that go on. Used on the REST thread's loop."""
+class StateReadLimit:
+    """Counts the running reads of state. Used on the REST thread's loop."""
 
     def __init__(self) -> None:
         self._count = 0
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Let the block read state. UnavailableError where too many others do."""
+        """Let the block read state. UnavailableError if too many other reads are running."""
         if self._count >= _AT_ONCE_MAX:
             raise UnavailableError(
-                f"{_AT_ONCE_MAX} others read state at the moment; ask again when they are done"
+                f"{_AT_ONCE_MAX} other reads of state are running; try again when they have ended"
             )
         self._count += 1
         try:
@@ -59,7 +59,7 @@ class StateReads:
 
 @contextlib.contextmanager
 def _answering_errors() -> Generator[None]:
-    """Turn errors of reads into answers of the client's mistakes, or of what is not there now."""
+    """Turn errors of reads into handler errors for client mistakes and unavailable data."""
     try:
         yield
     except (

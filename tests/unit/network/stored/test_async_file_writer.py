@@ -1,4 +1,4 @@
-"""WriteBehind: order, the limit, errors and the end, with an I/O pool that runs a job when it is told to."""
+"""AsyncFileWriter: order, the limit, errors and the end, with an I/O pool that runs a job when it is told to."""
 
 import threading
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import StorageError
-from headrace.network.stored.chunk_writer import WriteBehind
+from headrace.network.stored.chunk_writer import AsyncFileWriter
 from headrace.network.stored.io_pool import InlineIo, ThreadIoPool
 from tests.unit.network.stored.held_io import HeldIo
 
@@ -15,7 +15,7 @@ from tests.unit.network.stored.held_io import HeldIo
 @given(sizes=st.lists(st.integers(1, 9), max_size=12), runs=st.lists(st.booleans(), max_size=30))
 def test_chunks_are_written_in_order_one_at_a_time(sizes: list[int], runs: list[bool]) -> None:
     io = HeldIo()
-    behind = WriteBehind(io, 1000)
+    behind = AsyncFileWriter(io, 1000)
     written: list[int] = []
     for number, size in enumerate(sizes):
         behind.submit(size, lambda number=number: written.append(number))
@@ -32,7 +32,7 @@ def test_the_task_waits_only_where_more_than_the_limit_would_be_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     io = HeldIo()
-    behind = WriteBehind(io, 10)
+    behind = AsyncFileWriter(io, 10)
     pending_at_waits: list[int] = []
 
     def write_one_while_waiting(timeout: float | None = None) -> bool:
@@ -53,7 +53,7 @@ def test_the_task_waits_only_where_more_than_the_limit_would_be_on_its_way(
 
 def test_a_write_wakes_the_task_that_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     io = HeldIo()
-    behind = WriteBehind(io, 10)
+    behind = AsyncFileWriter(io, 10)
     behind.submit(6, lambda: None)
     condition = behind._condition  # pyright: ignore[reportPrivateUsage]
     wait = condition.wait
@@ -75,7 +75,7 @@ def test_a_write_wakes_the_task_that_waits_for_room(monkeypatch: pytest.MonkeyPa
 
 def test_an_error_of_the_disk_reaches_the_task_and_nothing_is_written_after_it() -> None:
     io = HeldIo()
-    behind = WriteBehind(io, 10)
+    behind = AsyncFileWriter(io, 10)
     written: list[int] = []
 
     def fail() -> None:
@@ -96,7 +96,7 @@ def test_an_error_of_the_disk_reaches_the_task_and_nothing_is_written_after_it()
 
 
 def test_where_jobs_do_not_run_beside_the_task_it_writes_itself() -> None:
-    behind = WriteBehind(InlineIo(), 1)
+    behind = AsyncFileWriter(InlineIo(), 1)
     written: list[int] = []
     for number in range(3):
         behind.await_room(10)
@@ -107,7 +107,7 @@ def test_where_jobs_do_not_run_beside_the_task_it_writes_itself() -> None:
 
 def test_a_pool_that_closes_writes_what_it_was_given() -> None:
     io = ThreadIoPool("writes", 2)
-    behind = WriteBehind(io, 1 << 20)
+    behind = AsyncFileWriter(io, 1 << 20)
     written: list[int] = []
     for number in range(200):
         behind.submit(1, lambda number=number: written.append(number))
