@@ -105,7 +105,7 @@ def encode_aligned_source(source: AlignedSource) -> bytes:
 
 
 def decode_aligned_source(payload: bytes) -> AlignedSource:
-    """Read the coordinator's payload; Raises msgspec.ValidationError."""
+    """Return the coordinator's payload, decoded. Raises msgspec.ValidationError."""
     return _SOURCE.decode(payload)
 
 

@@ -59,7 +59,7 @@ class UnavailableError(HandlerError):
 
 
 def internal_error(error: BaseException) -> tuple[str, str]:
-    """Return the texts of an answer with status 500: Flink's first line, and the cause in one sentence."""
+    """Return the two texts of an answer with status 500, as Flink: a heading, and the error between marker lines."""
     return (
         "Internal server error.",
         f"<Exception on server side:\n{error}\nEnd of exception on server side>",

@@ -79,7 +79,7 @@ class EndpointMailbox:
         self._unstarted_task_count += 1
 
     def task_begun(self) -> None:
-        """Note the first step of such a task, which calls this first."""
+        """Note that an announced task has begun; the task calls this in its first step."""
         self._unstarted_task_count -= 1
         if not self._unstarted_task_count:
             self._schedule_drain()

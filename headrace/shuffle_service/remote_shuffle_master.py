@@ -197,16 +197,19 @@ class RemoteShuffleMaster:
             raise
 
     async def _tell(self, call: Callable[[ShuffleServiceGateway], Awaitable[object]]) -> None:
-        """Call the service, with a few retries; if all fail, the job's lease at the service expires instead."""
+        """Call the service, several times if it fails; after that the job's lease at the service expires instead."""
+        reason: HeadraceError | None = None
         for _ in range(_RELEASE_TRIES):
             try:
                 await self._call(call)
                 return
             except HeadraceError as error:
-                _LOG.info(
-                    "the shuffle service could not be told to release results; their job's lease ends them: %s",
-                    error,
-                )
+                reason = error
+        _LOG.info(
+            "the shuffle service could not be told to release results; they are deleted when their job's lease "
+            "expires: %s",
+            reason,
+        )
 
     def _spawn(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
         return spawn(coroutine, asyncio.get_running_loop(), name, self._tasks)

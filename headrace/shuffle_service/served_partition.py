@@ -60,15 +60,15 @@ class ServedPartition(StoredPartition):
             self._is_closed = True
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Raise AssertionError: results are pushed."""
+        """Raise AssertionError: producers push their results, and nobody writes here."""
         raise AssertionError("nobody writes to a served partition")
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Raise AssertionError: results are pushed."""
+        """Raise AssertionError: producers push their results, and nobody writes here."""
         raise AssertionError("nobody writes to a served partition")
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
-        """Raise AssertionError: results are pushed."""
+        """Raise AssertionError: producers push their results, and nobody writes here."""
         raise AssertionError("nobody writes to a served partition")
 
     def _complete(self) -> None:

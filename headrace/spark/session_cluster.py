@@ -129,7 +129,7 @@ class JobCluster(SessionCluster):
         self._end: Final = JobEnd(is_attached=settings.get_option(ATTACHED))
 
     def is_over(self, handle: ClusterHandle) -> bool:
-        """Return whether the job has ended and its client needs the cluster no more."""
+        """Return whether the job has ended and its client is done with it, or no job was submitted in time."""
         jobs = handle.call(handle.dispatcher.list_jobs(), _ASK_TIMEOUT_S)
         is_over = self._end.is_over([job.status for job in jobs], self._clock.monotonic_ms())
         if is_over:

@@ -59,10 +59,7 @@ class StoredCounts:
         self._share_ms: Final = time_max_ms / max(1, state_count)
 
     def of(self, chunks: Sequence[StoredChunk]) -> StoredCount:
-        """Return the figures of one state from its chunks.
-
-        None for a state without key groups, or in RocksDB's files.
-        """
+        """Return the figures of one state from its chunks; without subtasks for a state without key groups."""
         first = chunks[0].chunk
         if first.table not in BY_KEY_GROUP:
             return StoredCount(StateTotals(first.table.value, first.name, ()), is_partial=False)

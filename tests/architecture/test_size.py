@@ -35,7 +35,7 @@ CEILINGS: Final = {
     "operators": (49, 6_040),
     "rest": (80, 7_980),
     "rpc": (18, 2_630),
-    "shuffle_service": (13, 1_460),
+    "shuffle_service": (13, 1_470),
     "spark": (67, 8_310),
     "state": (28, 3_610),
     "state_processor": (16, 2_200),

@@ -64,7 +64,7 @@ def rows_with_extreme(
     *,
     is_largest: bool,
 ) -> DataStream:
-    """Add both phases, which select the rows with the largest or smallest value, over `stream`, which is not keyed."""
+    """Return the rows with the largest or smallest value of each window. `stream` is not keyed."""
     called = "rows_with_max" if is_largest else "rows_with_min"
     windows = one_slice_windows(assigner, called)
     check_columns((column,), stream.get_type(), called)
@@ -94,7 +94,7 @@ def ranked_rows(
     *,
     is_largest: bool,
 ) -> DataStream:
-    """Add both phases, which select the first rows in an order, over `stream`, which is not keyed."""
+    """Return the first rows of each window in an order. `stream` is not keyed."""
     called = "largest_rows" if is_largest else "smallest_rows"
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ProgramError(f"{called} needs the number of rows to keep, at least 1, not {count!r}")

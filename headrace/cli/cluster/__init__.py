@@ -2,6 +2,6 @@
 
 Duty: one file per command.
 Neighbours: `cli.daemon` starts processes that stay, `spark.session_cluster` runs in them, and
-`rest.connections` finds clusters; only starting a cluster imports Spark.
+`rest.home.connections` finds clusters; only starting a cluster imports Spark.
 Start reading: `start_cluster`.
 """

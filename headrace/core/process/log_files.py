@@ -216,9 +216,9 @@ def task_manager_file_name(resource_id: ResourceId) -> str:
 
 
 def log_files(folder: Path, process_name: str = "") -> tuple[LogFile, ...]:
-    """Return the log files in `folder`, newest first: all of them, or those of one process. None if there is no folder.
+    """Return the log files in `folder`, newest first: all of them, or those of one process.
 
-    A list has at most 4096 files: the newest.
+    At most 4096 files, the newest; empty if there is no folder.
     """
     try:
         with os.scandir(folder) as entries:

@@ -1,8 +1,8 @@
 """SimulatedTransport: connects TaskManagers of one process and one thread, with simulated delays.
 
 Endpoints, frames and sessions are the same as over sockets. Order is kept per direction of a
-connection. Give every CreditBasedShuffleEnvironment of the simulation one `for_task_manager(...)` of the same network,
-and NeverWait as its wait strategy.
+connection. Give every CreditBasedShuffleEnvironment of the simulation one transport, from `create_transport()` of the
+same SimulatedNetwork, and NeverWait as its wait strategy.
 """
 
 from collections import deque

@@ -176,10 +176,7 @@ class BatchJobMaster(FencedRpcEndpoint[JobMasterId], JobGateway):
     async def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
-        """Return collected records.
-
-        The call waits for the job's end, when they become available, so that clients rarely poll.
-        """
+        """Return collected records, which are available when the job has ended; waits up to 0.2 s for that."""
         if operator_id not in self._collected:
             raise NothingCollectedError(str(self._graph.job_id), str(operator_id))
         with contextlib.suppress(TimeoutError):

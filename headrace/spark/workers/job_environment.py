@@ -71,7 +71,7 @@ class JobEnvironment:
 
     @classmethod
     def of(cls, graph: JobGraph) -> "JobEnvironment":
-        """Return the environment of a job that brings one, else None.
+        """Return the Python environment that a job brings; for jobs that have one.
 
         Only the settings it needs are kept, as others may be secret.
         """

@@ -270,7 +270,7 @@ class _CopiedText(io.TextIOBase):
 def collected_output(
     receiver_address: str, copy: OutputCopy = no_copy
 ) -> Generator[PrintedOutput, None, None]:
-    """Collect this process's standard output for the sender to `receiver_address`, as redirect_standard_output does."""
+    """Collect what this process prints, to be sent to `receiver_address`; standard output is restored at the end."""
     reading_end, writing_end = os.pipe()
     try:
         with contextlib.ExitStack() as redirection:

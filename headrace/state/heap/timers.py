@@ -142,7 +142,7 @@ class HeapTimerQueue:
         return copied
 
     def _forget_stale_times(self) -> None:
-        """Keep the heap within twice the times that have timers: as a timer may be moved with every record."""
+        """Rebuild the heap once more than half of its times have no timers: each moved timer leaves a time behind."""
         if len(self._times) > 2 * len(self._buckets) + _STALE_TIMES_MIN:
             self._times = list(self._buckets)
             heapq.heapify(self._times)

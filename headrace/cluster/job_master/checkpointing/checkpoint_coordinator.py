@@ -1,6 +1,6 @@
 """CheckpointCoordinator: takes a job's checkpoints by performing the actions of the CheckpointProtocol.
 
-Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other.
+Runs on the JobMaster's main thread; calls of the storage run on other threads, one at a time.
 Source: Flink CheckpointCoordinator (its input and output), SchedulerBase.
 """
 

@@ -26,8 +26,8 @@ _HELD_UP_MS: Final = 60_000.0
 class CheckpointNotifier:
     """Notifies tasks, coordinators and the user that a checkpoint has ended.
 
-    `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_told` is called whenever
-    the coordinators were notified.
+    `on_failed` is called with a coordinator's error, which does not change the checkpoint; `on_notified` is called
+    whenever the coordinators were notified.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.fixed-delay.attempts",
     int,
     1,
-    "Number of failures after which the job restarts.",
+    "Number of restarts before a failure is final; 0: the first failure is.",
 )
 FIXED_DELAY_DELAY: Final = ConfigOption(
     "restart-strategy.fixed-delay.delay", timedelta, timedelta(seconds=1), "Pause before a restart."
@@ -36,7 +36,7 @@ FAILURE_RATE_MAX: Final = ConfigOption(
     "restart-strategy.failure-rate.max-failures-per-interval",
     int,
     1,
-    "Number of failures within the interval after which the job restarts.",
+    "Largest number of failures within the interval that are followed by a restart; one more ends the job.",
     least=1,
 )
 FAILURE_RATE_INTERVAL: Final = ConfigOption(
