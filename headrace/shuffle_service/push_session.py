@@ -119,9 +119,7 @@ class PushSession:
             raise ProtocolError(self._link.peer, "a batch was pushed without credit")
         most = self._service.batch_bytes_max if is_data else TEXT_BYTES_MAX
         if body_length > most:
-            what = (
-                f"a {cls.__name__} frame has a body of {body_length} bytes, the maximum is {most}"
-            )
+            what = f"a frame of type {cls.__name__} has a body of {body_length} bytes, the maximum is {most}"
             raise ProtocolError(self._link.peer, what)
 
     def frame_received(self, frame: Frame) -> None:
@@ -143,7 +141,7 @@ class PushSession:
             case Close():
                 raise ConnectionLostError(self._link.peer, "the producer left")
             case _:
-                what = f"a producer may not send a {type(frame).__name__} frame"
+                what = f"a producer may not send a frame of type {type(frame).__name__}"
                 raise ProtocolError(self._link.peer, what)
 
     def refuse(self, reason: str) -> None:

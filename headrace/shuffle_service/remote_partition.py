@@ -197,7 +197,7 @@ class PushSender:
             case _:
                 raise ProtocolError(
                     self._peer,
-                    f"the service may not send a {type(frame).__name__} frame to a producer",
+                    f"the service may not send a frame of type {type(frame).__name__} to a producer",
                 )
 
 

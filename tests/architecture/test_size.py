@@ -31,11 +31,11 @@ CEILINGS: Final = {
     "graph": (11, 1_480),
     "headrace": (3, 70),
     "metrics": (25, 2_300),
-    "network": (83, 9_450),
+    "network": (83, 9_460),
     "operators": (49, 6_040),
     "rest": (80, 7_980),
     "rpc": (18, 2_630),
-    "shuffle_service": (13, 1_470),
+    "shuffle_service": (13, 1_460),
     "spark": (67, 8_310),
     "state": (28, 3_610),
     "state_processor": (16, 2_200),
@@ -45,7 +45,7 @@ CEILINGS: Final = {
     "util": (4, 10),
 }
 """Modules and code lines of each folder."""
-WHEEL_CEILING: Final = (963, 100_800)
+WHEEL_CEILING: Final = (963, 100_850)
 
 
 def test_each_folder_has_a_ceiling() -> None:

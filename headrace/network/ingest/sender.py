@@ -121,7 +121,8 @@ class IngestSender:
                 raise ConnectionLostError(self._peer, "it was shut down")
             case _:
                 raise ProtocolError(
-                    self._peer, f"a {type(frame).__name__} frame must not be sent to a pusher"
+                    self._peer,
+                    f"a frame of type {type(frame).__name__} must not be sent to a pusher",
                 )
 
     def _write(self, message: Frame) -> None:

@@ -272,7 +272,7 @@ class IngestSession:
             case _:
                 raise ProtocolError(
                     self._link.peer,
-                    f"a pusher may not send a {type(frame).__name__} frame now",
+                    f"a pusher may not send a frame of type {type(frame).__name__} now",
                 )
 
     def accept(self, receiver: IngestReceiver, request: IngestOpen) -> None:

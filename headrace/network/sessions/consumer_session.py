@@ -127,7 +127,7 @@ class ConsumerSession:
         if body_length > (TEXT_BYTES_MAX if is_small else UNCLAIMED_BODY_BYTES_MAX):
             raise ProtocolError(
                 self._link.peer,
-                f"a {cls.__name__} frame has a body of {body_length} bytes, which is too large",
+                f"a frame of type {cls.__name__} has a body of {body_length} bytes, which is too large",
             )
         return None
 
@@ -184,7 +184,7 @@ class ConsumerSession:
 
     def _refuse_unless_closed(self, frame: Data | Event | Schema | Backlog | Error) -> None:
         if frame.channel >= self._next_channel:
-            what = f"a {type(frame).__name__} frame names channel {frame.channel}, which was never requested"
+            what = f"a frame of type {type(frame).__name__} names channel {frame.channel}, which was never requested"
             raise ProtocolError(self._link.peer, what)
 
     def _send_for(self, message: ChannelMessage) -> None:

@@ -125,7 +125,7 @@ class PeerSession:
             case _:
                 raise ProtocolError(
                     self._link.peer,
-                    f"a {type(frame).__name__} frame is not allowed between task managers",
+                    f"a frame of type {type(frame).__name__} is not allowed between task managers",
                 )
 
     def take_output(self, budget_bytes: int) -> list[Body]:

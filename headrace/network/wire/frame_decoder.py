@@ -45,7 +45,7 @@ def refuse_large_bodies(limit: int, peer: str) -> BodyCheck:
         if body_length > limit:
             raise ProtocolError(
                 peer,
-                f"a {cls.__name__} frame has a body of {body_length} bytes, but at most {limit} are allowed",
+                f"a frame of type {cls.__name__} has a body of {body_length} bytes, but at most {limit} are allowed",
             )
 
     return check
@@ -142,7 +142,7 @@ class FrameDecoder:
     def _verify_header(self, cls: type[Frame], start: int, length: int) -> int | None:
         checksum = verify_header(cls, self._staging, start, length, self.peer)
         if checksum is None and cls.HAS_CHECKSUM and self._needs_checksums:
-            what = f"a {cls.__name__} frame lacks the checksum that both sides agreed on"
+            what = f"a frame of type {cls.__name__} lacks the checksum that both sides agreed on"
             raise CorruptFrameError(self.peer, what)
         return checksum
 

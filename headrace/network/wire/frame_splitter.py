@@ -89,7 +89,7 @@ class FrameSplitter:
         if body_length > BODY_BYTES_MAX:
             raise ProtocolError(
                 self._peer,
-                f"a {cls.__name__} frame has a body of {body_length} bytes, which is too large",
+                f"a frame of type {cls.__name__} has a body of {body_length} bytes, which is too large",
             )
         body_start = PREFIX.size + header_length
         length = body_start + body_length

@@ -186,15 +186,17 @@ def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, 
         what = f"unknown id {frame_id}" if name is None else f"reserved id {frame_id} ({name})"
         raise UnknownFrameError(peer, f"a frame has the {what}")
     if flags & ~CHECKSUM_FLAG or (flags and not cls.HAS_CHECKSUM):
-        raise ProtocolError(peer, f"a {cls.__name__} frame has unknown flags {flags:#06x}")
+        raise ProtocolError(peer, f"a frame of type {cls.__name__} has unknown flags {flags:#06x}")
     least = cls.LAYOUT.size + (CHECKSUMS.size if flags else 0)
     if header_length > HEADER_BYTES_MAX or header_length < least:
         raise ProtocolError(
-            peer, f"a {cls.__name__} frame has an invalid header length of {header_length} bytes"
+            peer,
+            f"a frame of type {cls.__name__} has an invalid header length of {header_length} bytes",
         )
     if body_length and not cls.HAS_BODY:
         raise ProtocolError(
-            peer, f"a {cls.__name__} frame has an invalid body length of {body_length} bytes"
+            peer,
+            f"a frame of type {cls.__name__} has an invalid body length of {body_length} bytes",
         )
     return cls, header_length, body_length
 
@@ -211,7 +213,7 @@ def verify_header(cls: type[Frame], data: Any, offset: int, length: int, peer: s
         actual = crc32(view[offset - PREFIX.size : end])
     body_checksum, expected = CHECKSUMS.unpack_from(data, end - _CHECKSUM.size)
     if actual != expected:
-        raise _corrupt(peer, f"header of a {cls.__name__} frame", expected, actual)
+        raise _corrupt(peer, f"header of a frame of type {cls.__name__}", expected, actual)
     return body_checksum
 
 
@@ -219,7 +221,7 @@ def verify_body(cls: type[Frame], body: Any, expected: int, peer: str) -> None:
     """Check a body against the checksum in its header. CorruptFrameError if it differs."""
     actual = crc32(body)
     if actual != expected:
-        raise _corrupt(peer, f"body of a {cls.__name__} frame", expected, actual)
+        raise _corrupt(peer, f"body of a frame of type {cls.__name__}", expected, actual)
 
 
 def _corrupt(peer: str, what: str, expected: int, actual: int) -> CorruptFrameError:
@@ -244,11 +246,15 @@ def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body,
     if cls.HAS_MARKERS:
         markers = decode_markers(data, offset + size, length - size, peer)
     elif length != size:
-        raise ProtocolError(peer, f"a {cls.__name__} frame is {length - size} bytes too long")
+        raise ProtocolError(
+            peer, f"a frame of type {cls.__name__} is {length - size} bytes too long"
+        )
     try:
         return cls.from_header(values, markers, body)
     except (ValueError, UnicodeDecodeError) as error:
-        raise ProtocolError(peer, f"a {cls.__name__} frame has invalid values: {error}") from error
+        raise ProtocolError(
+            peer, f"a frame of type {cls.__name__} has invalid values: {error}"
+        ) from error
 
 
 def attach_body(header: Frame, body: Body) -> None:

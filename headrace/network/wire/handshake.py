@@ -161,7 +161,7 @@ class Handshake:
         if cls is not wanted or length > OPENING_BYTES_MAX:
             raise HandshakeError(
                 self._remote,
-                f"it sent a {cls.__name__} frame of {length} bytes before it had authenticated itself",
+                f"it sent a frame of type {cls.__name__} of {length} bytes before it had authenticated itself",
             )
         if len(data) < length:
             return None

@@ -47,7 +47,7 @@ def test_a_peer_that_goes_on_sending_after_its_mistake_is_told_of_it(
     words = peer.receive()
     assert isinstance(words, Error)
     assert (words.channel, words.code) == (NO_CHANNEL, ErrorCode.PROTOCOL)
-    assert b"a Proof frame is not allowed between task managers" in bytes(words.body)
+    assert b"a frame of type Proof is not allowed between task managers" in bytes(words.body)
     peer.close()
 
 

@@ -102,7 +102,9 @@ def test_a_service_that_wants_checksums_takes_no_row_that_was_changed_on_its_way
     service = new_service(tmp_path / "results", **{"headrace__network__checksum": "true"})
     service.start()
     opened.append(service)
-    with pytest.raises(NetworkError, match="the body of a PushData frame was changed in transit"):
+    with pytest.raises(
+        NetworkError, match="the body of a frame of type PushData was changed in transit"
+    ):
         push(task_manager("tm-1"), service)
 
 

@@ -191,7 +191,7 @@ def test_what_ends_without_a_commit_is_deleted_once(
 @pytest.mark.parametrize(
     ("frames", "what"),
     [
-        ((OPEN,), "may not send a PushOpen frame"),
+        ((OPEN,), "may not send a frame of type PushOpen"),
         ((data(1),), "element 1 was received, but 0 was expected"),
         ((data(0, 2),), "subpartition 2, but there are only 2"),
         ((PushData(0, 0, 0, 3, FINGERPRINT, (), bytes(1001)),), "1001 bytes, the maximum is 1000"),
@@ -199,10 +199,10 @@ def test_what_ends_without_a_commit_is_deleted_once(
         ((PushData(0, 0, 0, 3, FINGERPRINT, (), b"nonsense"),), "cannot be read with its schema"),
         ((PushEvent(0, 0, 77, 0),), "unknown kind 77"),
         ((PushCommit(0, 1),), "the result ends after 1 elements, but 0 were received"),
-        ((PushAccept(0, 1, 1),), "may not send a PushAccept frame"),
+        ((PushAccept(0, 1, 1),), "may not send a frame of type PushAccept"),
         (
             (PartitionRequest(0, partition_id(), 0, 1, 1, 1),),
-            "may not send a PartitionRequest frame",
+            "may not send a frame of type PartitionRequest",
         ),
     ],
 )

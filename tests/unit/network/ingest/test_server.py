@@ -361,14 +361,14 @@ def test_what_a_pusher_may_not_say_ends_its_connection() -> None:
     door = Door()
     door.open_source()
     pusher = Pusher(door)
-    with pytest.raises(ProtocolError, match="may not send a KeepAlive frame"):
+    with pytest.raises(ProtocolError, match="may not send a frame of type KeepAlive"):
         pusher.session.frame_received(KeepAlive())
-    with pytest.raises(ProtocolError, match="may not send a IngestOpen frame"):
+    with pytest.raises(ProtocolError, match="may not send a frame of type IngestOpen"):
         pusher.session.frame_received(IngestOpen(0, JOB, OPERATOR, 0, 1, 0))
     with pytest.raises(ProtocolError, match="at most"):
         pusher.session.check_body(Schema, Schema(0, 0, b""), INGEST_BODY_BYTES_MAX + 1)
     with pytest.raises(IngestRefusedError, match="the pusher closed the connection"):
         pusher.session.frame_received(Close())
     door = Door()
-    with pytest.raises(ProtocolError, match="may not send a IngestEnd frame"):
+    with pytest.raises(ProtocolError, match="may not send a frame of type IngestEnd"):
         Pusher(door).finish(0)

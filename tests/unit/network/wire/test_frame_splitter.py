@@ -68,7 +68,9 @@ def test_a_bad_frame_in_the_middle_is_refused() -> None:
 
 def test_a_monstrous_body_is_refused_before_it_is_collected() -> None:
     prefix = PREFIX.pack(MAGIC, 1, Schema.FRAME_ID, 0, Schema.LAYOUT.size, 0xFFFF_FFFF)
-    with pytest.raises(ProtocolError, match="a Schema frame has a body of 4294967295 bytes"):
+    with pytest.raises(
+        ProtocolError, match="a frame of type Schema has a body of 4294967295 bytes"
+    ):
         FrameSplitter("it").cut(prefix)
 
 

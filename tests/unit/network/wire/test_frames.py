@@ -94,7 +94,7 @@ def test_a_body_in_one_piece_or_several_is_checked_wherever_it_is_received(
     for position in (len(data) - size, len(data) - 1):
         spoiled = bytearray(data)
         spoiled[position] ^= 0x10
-        with pytest.raises(CorruptFrameError, match="the body of a Data frame was changed"):
+        with pytest.raises(CorruptFrameError, match="the body of a frame of type Data was changed"):
             assemble(bytes(spoiled), [], needs_checksums=True)
 
 
@@ -110,7 +110,7 @@ def test_a_header_is_checked_before_it_is_believed() -> None:
     data[PREFIX.size + 3] ^= 1
     assembler = FrameDecoder("peer", check_body, needs_checksums=True)
     assembler.buffer()[:100] = data[:100]
-    with pytest.raises(CorruptFrameError, match="the header of a Data frame was changed"):
+    with pytest.raises(CorruptFrameError, match="the header of a frame of type Data was changed"):
         assembler.received(100)
     assert not asked
 

@@ -149,7 +149,7 @@ def test_garbage_is_refused() -> None:
 
 def test_nothing_else_is_read_before_the_proof() -> None:
     frame = b"".join(encode(AddCredit(1, 1)))
-    with pytest.raises(HandshakeError, match="a AddCredit frame"):
+    with pytest.raises(HandshakeError, match="a frame of type AddCredit"):
         side(Role.ACCEPTOR, "b").receive(frame)
 
 
