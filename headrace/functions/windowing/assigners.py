@@ -1,7 +1,7 @@
 """Window assigners: assign records to windows.
 
 There are tumbling and sliding windows of fixed size, in event time or processing time; sessions, which each record
-opens and which merge if they overlap; global windows; count windows; and base classes for users' own.
+opens and which merge if they overlap or touch; global windows; count windows; and base classes for users' own.
 
 Source: Flink WindowAssigner and its subclasses.
 """
