@@ -151,7 +151,7 @@ class CachedStreams:
             self._release(surplus, executor)
 
     def _forget_failed_jobs(self) -> None:
-        """Ask for the status of jobs whose end the program was not told; forget data sets of failed or cancelled ones."""
+        """Ask for the status of jobs whose end the program was not told; forget results of failed or cancelled ones."""
         for job_id, client in list(self._makers.items()):
             try:
                 status = client.get_job_status().result()
