@@ -45,7 +45,7 @@ ALLOW_PLAINTEXT: Final = ConfigOption(
 
 _VALIDITY: Final = datetime.timedelta(days=365)
 _CLOCK_SKEW: Final = datetime.timedelta(days=1)
-"""Allowed difference between the clocks of hosts and the clock that made the certificate."""
+"""Time by which clocks of hosts may be behind the clock that made the certificate."""
 
 
 @dataclass(frozen=True)
