@@ -132,7 +132,7 @@ def resolve_type(
 
 
 def class_name_of(function: Any) -> str:
-    """Return the name of a function's class for plans; plain callables are named by their own kind."""
+    """Return a name for plans: that of a plain Python function, and for any other object that of its class."""
     name = type(function).__name__
     return (
         getattr(function, "__name__", name) if callable(function) and name == "function" else name

@@ -224,8 +224,8 @@ class SnapshotDrainedError(MetadataError):
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            f"the savepoint {uri} was taken with --drain: its job has ended its input, and all windows and timers have "
-            "fired, so no job can continue from it: restore one that was taken without --drain"
+            f"the savepoint {uri} was taken with --drain: its job has ended its input, and all windows and timers in "
+            "event time have fired, so no job can continue from it: restore one that was taken without --drain"
         )
         self.uri = uri
 

@@ -1,4 +1,4 @@
-"""`headrace history-server`: shows finished jobs from their archives."""
+"""`headrace history-server`: shows jobs that have ended, from their archives."""
 
 from typing import Final
 

@@ -30,7 +30,7 @@ COMMANDS: Final = {
     ),
     "history-server": Entry(
         "headrace.cli.history_server:history_server",
-        "Show finished jobs from their archives.",
+        "Show jobs that have ended, from their archives.",
     ),
     "info": Entry("headrace.cli.info:info", "Print the plan of a program as JSON."),
     "job": Entry("headrace.cli.main:job", "Same commands under the prefix `job`."),

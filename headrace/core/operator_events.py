@@ -86,7 +86,7 @@ def wrap_own_event(payload: bytes) -> bytes:
 def decode_aligned_event(payload: bytes) -> AlignmentEvent | bytes:
     """Return an event of this file, or the bytes of an event of the source itself.
 
-    Msgspec.ValidationError for neither.
+    Raises msgspec.ValidationError for neither.
     """
     match payload[:1]:
         case b"\x00":

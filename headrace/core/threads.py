@@ -32,7 +32,7 @@ class BlockingRunner(Protocol):
     """Runs a call that may block while the event loop continues: `run_in_thread`, or at once in a simulation."""
 
     def __call__(self, name: str, body: Callable[[], T], /) -> Awaitable[T]:
-        """Return the result of `body`, or raise its error. `name` is for logs."""
+        """Return the result of `body`, or raise its error. `name` is for people."""
         ...
 
 

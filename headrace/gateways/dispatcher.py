@@ -65,7 +65,7 @@ class DispatcherGateway(Protocol):
         ...
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
-        """Return running and finished jobs."""
+        """Return running and ended jobs."""
         ...
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:

@@ -225,8 +225,8 @@ class JobDetails(msgspec.Struct, frozen=True):
 class JobConfiguration(msgspec.Struct, frozen=True):
     """A job's settings on top of the cluster's, with secret values masked.
 
-    `restart_strategy`: Flink's description. `parallelism`: the job's default, or the largest of its vertices without
-    one. `user_parameters`: its global job parameters.
+    `restart_strategy`: Flink's description. `parallelism`: the job's default, or, if it has none, the largest
+    of its vertices. `user_parameters`: its global job parameters.
     """
 
     settings: dict[str, str]

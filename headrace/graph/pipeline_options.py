@@ -237,7 +237,8 @@ TASK_CANCELLATION_TIMEOUT: Final = ConfigOption(
     "task.cancellation.timeout",
     timedelta,
     default=timedelta(minutes=3),
-    doc="Time after which a TaskManager is stopped if its task does not end.",
+    doc="Time after the cancellation of a task after which the process of its TaskManager ends if the task has not "
+    "ended. 0: never.",
 )
 TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
     "task.cancellation.interval",

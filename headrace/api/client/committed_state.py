@@ -35,8 +35,6 @@ class CommittedState:
         """Open the snapshot in a folder and keep it under a lease while the block runs.
 
         `job_id`: the job whose state is read. Raises SnapshotSubsumedError or MetadataError.
-
-        `job_id`: the job that it is read of.
         """
         with held(uri, clock=clock), missing_explained(uri):
             yield cls(load_snapshot(uri, settings), clock, job_id)

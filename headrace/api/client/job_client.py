@@ -261,9 +261,9 @@ class JobClient:
         """Take a savepoint and end the job with it.
 
         Return its path once the job has FINISHED and all output is committed. `advance_to_end_of_event_time` makes
-        every window fire before; no job can continue from such a savepoint. Without a directory the savepoint goes to
-        `execution.checkpointing.savepoint-dir`. `format_type`: NATIVE is written and restored faster for large state in
-        RocksDB, but only that backend can restore it.
+        every event-time window fire before; no job can continue from such a savepoint. Without a directory the
+        savepoint goes to `execution.checkpointing.savepoint-dir`. `format_type`: NATIVE is written and restored faster
+        for large state in RocksDB, but only that backend can restore it.
         """
         if not isinstance(cast(object, advance_to_end_of_event_time), bool):
             raise TypeError(

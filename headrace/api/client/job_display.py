@@ -42,7 +42,7 @@ def job_html(details: JobDetails) -> str:
 
 
 def job_page(client: JobClient) -> tuple[str, bool]:
-    """Fetch the job's details; return its page, and whether the job has ended."""
+    """Fetch the job's details; return its page, and whether it is the last: the job has ended, or the call failed."""
     try:
         details = client.get_job_details().result(_ANSWER_S)
     except (HeadraceError, TimeoutError) as error:

@@ -90,7 +90,7 @@ class ExecutionConfig(JvmExecutionSettings, GoneExecutionSettings):
         return self
 
     def get_task_cancellation_timeout(self) -> int:
-        """Return the milliseconds after which a TaskManager whose task does not end is stopped."""
+        """Return the milliseconds after which a TaskManager ends whose cancelled task has not ended; 0: never."""
         return self._settings.get_millis(TASK_CANCELLATION_TIMEOUT)
 
     def set_task_cancellation_timeout(self, timeout: int) -> "ExecutionConfig":

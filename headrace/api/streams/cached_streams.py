@@ -151,7 +151,7 @@ class CachedStreams:
             self._release(surplus, executor)
 
     def _forget_failed_jobs(self) -> None:
-        """Ask for the status of jobs whose end the program was not told, and forget the failed ones."""
+        """Ask for the status of jobs whose end the program was not told; forget results of failed or cancelled ones."""
         for job_id, client in list(self._makers.items()):
             try:
                 status = client.get_job_status().result()
@@ -189,7 +189,7 @@ class CachedStreams:
                 self._drop(cache, executor)
 
     def ended_without_result(self, job_id: JobId) -> None:
-        """Record that a job has failed, so that its data sets will never be complete."""
+        """Record that a job has failed or was cancelled, so that its data sets will never be complete."""
         self._makers.pop(job_id, None)
         for cache in self._caches.values():
             cache.made_by_jobs = [each for each in cache.made_by_jobs if each.job_id != job_id]

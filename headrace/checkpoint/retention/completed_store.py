@@ -186,7 +186,7 @@ class CompletedCheckpointStore:
         for one in self._checkpoints[:-1]:
             if len(self._checkpoints) - len(given_up) <= self._retained_count:
                 break
-            # Incremental checkpoints build on the newest checkpoint, not on a savepoint unless the job stops with it.
+            # Incremental checkpoints build on the newest one that is not a savepoint; none follow if the job stops.
             if one is newest_checkpoint and not newest.metadata.kind.is_synchronous:
                 continue
             given_up.append(one)

@@ -288,7 +288,7 @@ def _take_epoch(folder: str, random: SeededRandom) -> int:
 def _shut_out_earlier(
     folder: str, lineage_id: str, epoch: int, random: SeededRandom, key: MetadataKey
 ) -> tuple[str, ...]:
-    """Replace by an abandonment all metadata that earlier drivers may be about to publish.
+    """Publish an abandonment wherever an earlier driver may be about to publish metadata.
 
     Return the folders of their savepoints.
     """

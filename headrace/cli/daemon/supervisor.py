@@ -1,8 +1,8 @@
 """Supervisor: keeps a session or an application running in a daemon, and restarts it whenever its driver ends.
 
-A session that is stopped ends in order, with exit code 0, and so does an application whose main has ended: then the
-supervisor ends, too. After any other end the supervisor waits, each time twice as long as before, and restarts it;
-after a long enough run the pauses begin anew.
+A session that is stopped ends in order, with exit code 0. An application ends in order when its main has ended, with
+the exit code of main. Then the supervisor ends, too. After any other end the supervisor waits, each time twice as long
+as before, and restarts it; after a long enough run the pauses begin anew.
 """
 
 import logging

@@ -57,7 +57,7 @@ class LogFollower:
         self._write: Final = write
         self._note: Final = note
         self._offset = offset
-        self._name = ""  # size of the newest file, as the server first reported it
+        self._name = ""  # name of the newest file, as the server first reported it
         self._file_id = ""
         self._refusal_count = 0
 

@@ -21,7 +21,7 @@ A later version of the program continues from there with `headrace run -s PATH`.
 Try it:
   headrace stop 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
   headrace stop -p s3://bucket/savepoints 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e
-  headrace stop --drain 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e       ends the job for good: all windows and timers fire
+  headrace stop --drain 4f1c2d0a9b8e7c6d5f4e3d2c1b0a9f8e       ends the job for good: event-time windows fire
 """
 
 
@@ -39,7 +39,7 @@ Try it:
     "--drain",
     "is_drained",
     is_flag=True,
-    help="End the job for good: all windows and timers fire before the savepoint; do not start a job from it.",
+    help="End the job for good: windows and timers in event time fire before the savepoint; no job can start from it.",
 )
 @format_option
 @detached_option

@@ -79,8 +79,8 @@ NETWORK_FRACTION: Final = ConfigOption(
     "taskmanager.memory.network.fraction",
     float,
     0.1,
-    "Share of a TaskManager's memory without the overhead that batches in transit between tasks may occupy, within "
-    "the bounds of the next two options.",
+    "Share of a TaskManager's memory without the overhead that batches in transit between tasks may occupy, between "
+    "`taskmanager.memory.network.min` and `.max`.",
     most=1.0,
 )
 NETWORK_MIN: Final = ConfigOption(

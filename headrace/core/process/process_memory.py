@@ -21,7 +21,8 @@ def container_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
 def available_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
     """Return the memory that processes can still take before the kernel swaps or kills one.
 
-    Memory that the kernel only uses to cache files counts as free.
+    This is the least of the free memory of the machine and of this process's control groups. Memory that the kernel
+    only uses to cache files counts as free.
     """
     found = [_machine_available_bytes(proc)]
     for folder, limit_bytes in _limited_groups(proc, cgroup):

@@ -10,7 +10,7 @@ _BOOT_ID: Final = _PROC / "sys/kernel/random/boot_id"
 _STATE: Final = 0
 _PARENT: Final = 1
 _START_TIME: Final = 19
-"""Index of the field after the name in `/proc/<pid>/stat`; the name itself may hold blanks and brackets."""
+"""Indexes of fields after the name in `/proc/<pid>/stat`; the name itself may hold blanks and brackets."""
 _ENDED: Final = ("Z", "X", "x")
 
 

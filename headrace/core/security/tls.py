@@ -45,7 +45,7 @@ ALLOW_PLAINTEXT: Final = ConfigOption(
 
 _VALIDITY: Final = datetime.timedelta(days=365)
 _CLOCK_SKEW: Final = datetime.timedelta(days=1)
-"""Allowed difference between the clocks of hosts and the clock that made the certificate."""
+"""Time by which clocks of hosts may be behind the clock that made the certificate."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def client_context(identity: TlsIdentity) -> ssl.SSLContext:
 def _context(protocol: int, identity: TlsIdentity) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # This comes first: while host names are checked, the verification of certificates cannot be changed.
+    # This comes first: while host names are checked, the verification of certificates cannot be relaxed.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=identity.certificate.decode("ascii"))

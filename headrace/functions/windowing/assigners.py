@@ -1,7 +1,7 @@
 """Window assigners: assign records to windows.
 
 There are tumbling and sliding windows of fixed size, in event time or processing time; sessions, which each record
-opens and which merge if they overlap; global windows; count windows; and base classes for users' own.
+opens and which merge if they overlap or touch; global windows; count windows; and base classes for users' own.
 
 Source: Flink WindowAssigner and its subclasses.
 """
@@ -107,7 +107,10 @@ def require_timestamp(timestamp: int) -> int:
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):
-    """Puts all records of a key into one window, which fires only if it was created to fire at the end of input."""
+    """Puts all records of a key into one window.
+
+    Unless the program sets a trigger, it never fires, or only at the end of the input if it was created to do so.
+    """
 
     def __init__(self, default_trigger: Trigger[Any, GlobalWindow] | None = None) -> None:
         self.default_trigger = default_trigger
