@@ -337,7 +337,7 @@ class Scheduler:
     def register_partitions(self) -> None:
         """Register all partitions of the scope at the shuffle master, after finding the inputs from earlier jobs.
 
-        The answer is `partitions_registered` or `registration_failed`.
+        The answer is `partitions_registered`, `registration_failed` or `lookup_failed`.
         """
         self._version += 1
         needed = self.cached_inputs.needed_by(self._scope)
