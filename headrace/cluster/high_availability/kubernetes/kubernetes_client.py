@@ -53,7 +53,7 @@ KUBERNETES_RENEW_DEADLINE: Final = ConfigOption(
 KUBERNETES_RETRY_PERIOD: Final = ConfigOption(
     _P + "retry-period", timedelta, timedelta(seconds=5),
     "Time between two renewals of a leader, and between two checks of a standby; at most a third of the lease "
-    "duration.",
+    "duration, and half of the renew deadline.",
     least=_LEAST,
 )  # fmt: skip
 

@@ -116,11 +116,12 @@ _NO_LOCATION: Final = (
 
 
 class CheckpointCoordinator:
-    """Takes the checkpoints of one JobMaster. `on_failed`: the job must fail over or, if the error is final, end.
+    """Takes the checkpoints of one JobMaster.
 
-    `on_final_savepoint` is called with the URI of the savepoint that stops the job, before any output is committed;
-    `on_completed` with the source position and the timestamp of each checkpoint from which the job may restart. After
-    `reminder_ms`, tasks that wait for a checkpoint are notified again.
+    `on_failed`: the job must fail over or, if the error is not recoverable, end. `on_final_savepoint` is called with
+    the URI of the savepoint that stops the job, before any output is committed; `on_completed` with the source position
+    and the timestamp of each checkpoint from which the job may restart. After `reminder_ms`, tasks that wait for a
+    checkpoint are notified again.
     """
 
     def __init__(

@@ -267,7 +267,7 @@ class Scheduler:
             self.fail_job(Failure(error))
 
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
-        """Handle the registration of all partitions; if it comes too late, the partitions are released."""
+        """Handle the registration of all partitions; if it comes too late, external ones are released."""
         if not self._is_registering(version):
             self.services.registrar.release_externally(
                 [each for each in descriptors if each.is_external]
