@@ -11,7 +11,7 @@ from headrace.gateways.ended_job import OnJobEnded
 
 @dataclass(frozen=True, kw_only=True)
 class HostServices:
-    """Any of them may be None. The functions are called on the control thread."""
+    """Parts that a host provides, any of which may be None. The functions are called on the control thread."""
 
     log_folder: Path | None = None
     """Folder to which the processes of this host write their logs."""

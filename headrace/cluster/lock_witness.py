@@ -39,7 +39,7 @@ class LockWitness:
     def held(self, resource_id: ResourceId, silence_ms: float) -> HeldLock | None:
         """Return the watcher's last report.
 
-        If the TaskManager is silent for `silence_ms`, query again for the next call.
+        `silence_ms`: time since the TaskManager last answered; if it is too long, query again for the next call.
         """
         _, gateway = self._gateways.get(resource_id, ("", None))
         is_silent = silence_ms > self._silence_max_ms

@@ -87,7 +87,7 @@ class ShuffleMaster(Protocol):
 
 
 class PartitionRegistrationError(HeadraceError):
-    """The shuffle plug-in did not return the location of a result in time."""
+    """The shuffle plug-in failed to return the location of a result, or did not return it in time."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 

@@ -97,7 +97,7 @@ class ArtifactStore:
     def lease(self, name: str) -> ArtifactLease:
         """Wait until an entry is in place, or unused so that the caller must make it.
 
-        BlobStorageError after the time limit.
+        BlobStorageError after the time limit, or if the root folder cannot be used.
         """
         folder = self.folder_of(name)
         lock_file = folder.with_name(name + _LOCK_SUFFIX)
@@ -133,7 +133,7 @@ class ArtifactStore:
             self._root.rmdir()
 
     def delete(self, names: Iterable[str], wait_s: float = 0.0) -> bool:
-        """Delete entries, also kept ones, waiting `wait_s` for those in use; return whether all are deleted."""
+        """Delete entries, also kept ones, waiting up to `wait_s` for those in use; return whether all are gone."""
         deadline_ms = self._clock.monotonic_ms() + wait_s * 1000
         left = [self.folder_of(name) for name in names]
         while True:

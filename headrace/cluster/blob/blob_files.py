@@ -218,7 +218,7 @@ class BlobLedger:
         return job.received[key]
 
     def received(self, job_id: JobId, key: BlobKey) -> int | None:
-        """Return the number of received bytes of a blob; None if it is not expected any more."""
+        """Return the number of received bytes of a blob; None if it is not expected, or not any more."""
         job = self._jobs.get(job_id)
         return None if job is None else job.received.get(key)
 

@@ -79,7 +79,7 @@ class RecoveredJobs:
 
 
 class StoredJobs:
-    """Stores the jobs of one leadership. Storage calls are retried while the leadership lasts."""
+    """Stores the jobs of one leadership. `recover` and `job_terminal` retry storage calls while it lasts."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class StoredJobs:
         self._ended: Final[dict[JobId, JobResultEntry]] = {}
         # Epochs of jobs that earlier leaders have stored.
         self._stored_epochs: Final[dict[JobId, int]] = {}
-        # Refused jobs, which a later leader may find as ended.
+        # Refused jobs whose entries of an end may be left: `put` takes these back.
         self._refused: Final[set[JobId]] = set()
 
     @property
@@ -133,7 +133,7 @@ class StoredJobs:
     async def recover(self) -> RecoveredJobs:
         """Read the jobs that the previous leader has left, and fetch the blobs of those that continue.
 
-        RecordNotTrustedError if a record is not sealed by this cluster.
+        RecordNotTrustedError if a record has a bad seal, or another version wrote it.
         """
         results = await self._try_on("read the results of jobs", self._results.recover)
         found = await self._try_on(
@@ -190,7 +190,7 @@ class StoredJobs:
         reach(Failpoint.JOB_STORED)
 
     async def remove(self, graph: JobGraph, cause: Exception) -> None:
-        """Forget a job that did not start and was refused to its client.
+        """Forget a job that did not start, and whose client is told so.
 
         Tried once: it may not have been stored at all.
         """
@@ -200,7 +200,7 @@ class StoredJobs:
         entry = JobResultEntry(JobResult(job_id, graph.name, JobStatus.FAILED, 0, {}, failure))
 
         def forget() -> None:
-            # Recorded as ended, so that a later leader does not continue it: this process may freeze here, too.
+            # Record an end first, which fails if a later leader continues the job: then its graph stays.
             if self._results.create_dirty(entry, self.epoch):
                 self._remove_graph(job_id)
                 # If another process leads by now, it has seen the end, or is about to.

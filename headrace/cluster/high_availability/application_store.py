@@ -68,7 +68,8 @@ class ApplicationRun(msgspec.Struct, frozen=True):
 class ApplicationStore:
     """Runs of one cluster's application.
 
-    CheckpointStorageError if the storage fails; RecordNotTrustedError for a bad seal.
+    CheckpointStorageError if the storage fails; RecordNotTrustedError for a bad seal or another
+    version.
     """
 
     def __init__(

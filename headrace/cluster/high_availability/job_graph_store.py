@@ -237,7 +237,7 @@ class JobGraphStore:
     def _newest_list(self) -> tuple[int, set[str]]:
         """Return the epoch and the folders of the newest list; epoch 0 if there is none.
 
-        RecordNotTrustedError for a bad seal.
+        RecordNotTrustedError for a bad seal or another version.
         """
         epoch = max(self._list_epochs(), default=0)
         if not epoch:

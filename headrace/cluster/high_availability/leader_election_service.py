@@ -101,7 +101,7 @@ class Leadership:
 
 
 class LeaderElectionService:
-    """Elects the leader for this process.
+    """Contends for the leadership on behalf of this process.
 
     `name` identifies the process to people; `process_lock` shows its end to others. Call `await_leadership` first, and
     `contend_again` when a term is over. Any thread may read `leadership`.
@@ -173,7 +173,7 @@ class LeaderElectionService:
         """Wait, as a standby, until this process leads; then start to renew the lease.
 
         `check` is called before each attempt, and raises if this process could not lead.
-        RecordNotTrustedError if the folder has records of another user or cluster.
+        RecordNotTrustedError if a record has a bad seal, or another version wrote it.
         """
         wait_ms = 0.0
         while self._leadership is None:

@@ -35,7 +35,10 @@ _KEPT: Final = 2
 
 
 class LeaderFiles:
-    """LeaderRecords in files. CheckpointStorageError if the storage fails; RecordNotTrustedError for a bad seal."""
+    """LeaderRecords in files.
+
+    CheckpointStorageError if the storage fails; RecordNotTrustedError for a bad seal or another version.
+    """
 
     def __init__(
         self,

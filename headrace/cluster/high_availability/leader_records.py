@@ -17,7 +17,7 @@ from headrace.core.errors import DECODE_ERRORS
 class LeaderRecords(Protocol):
     """Records of one cluster. All calls but `doubt` block.
 
-    CheckpointStorageError if the store fails; RecordNotTrustedError for a bad seal.
+    CheckpointStorageError if the store fails; RecordNotTrustedError for a bad seal or another version.
     """
 
     def newest(self) -> LeaderRecord | None:

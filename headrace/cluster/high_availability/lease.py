@@ -75,7 +75,7 @@ def leader_at(holder: str, address: str) -> str:
 
 
 LAST_WRITES_MS: Final = 2_000.0
-"""Minimum time in ms between an ended leader and its successor.
+"""Shortest wait in ms after the end of a leader's process was seen, unless its lease ends before.
 
 Writes of the ended process may still arrive in storage, and the JVM that it has started needs time to end.
 """

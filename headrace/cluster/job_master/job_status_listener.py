@@ -67,7 +67,7 @@ class JobStatusListener:
     def restarts(
         self, cause: Failure, delay_ms: float, restart_count: int, newest_id: int | None
     ) -> None:
-        """Report a restart, or a failure during one. `newest_id`: the checkpoint from which it continues, or None."""
+        """Report a restart, or a failure during one. `newest_id`: its checkpoint; 0 or None if none."""
         self.attempt_begins(restart_count + 1)
         if self._begun_ms is None:
             self._begun_ms = self._clock.now_ms()

@@ -112,8 +112,8 @@ class WorkerHost:
     """Driver of a cluster for its whole life, under every ResourceManager. Implements WorkerListener.
 
     It tracks the living workers, so that the next ResourceManager takes them over. `worker_name` makes the
-    name of worker n. `ends_with_first_worker`: a worker that cannot start, before any other one has started, counts as
-    the end of the host. Used on the main thread, except for the reports of the host.
+    name of worker n. `ends_with_first_worker`: a worker that cannot start, before any other one has registered, counts
+    as the end of the host. Used on the main thread, except for the reports of the host.
     """
 
     def __init__(

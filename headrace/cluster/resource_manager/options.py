@@ -136,7 +136,8 @@ BLOCKLIST_LOSSES: Final = ConfigOption(
     0,
     "Number of TaskManagers lost within `headrace.blocklist.window` that blocks their host: its slots are then used "
     "only if no other host has any. If TaskManagers start on demand and one starts there, a job requests others, as "
-    "many as it needs slots or 3, while there is room for them, and uses its slots after 20 s. 0 blocks no host.",
+    "many as it needs slots, at least 3, while there is room for them, and uses its slots after 20 s. 0 blocks no "
+    "host.",
     least=0,
 )
 BLOCKLIST_WINDOW: Final = ConfigOption(

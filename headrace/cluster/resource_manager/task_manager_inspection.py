@@ -140,7 +140,7 @@ class TaskManagerInspection:
     def gateway(self, resource_id: ResourceId) -> TaskExecutorGateway:
         """Return the gateway of a registered TaskManager, for requests that only it can answer.
 
-        UnknownTaskManagerError.
+        UnknownTaskManagerError if it is not registered.
         """
         gateway = self._gateway_of(resource_id)
         if gateway is None:
@@ -159,7 +159,7 @@ class TaskManagerInspection:
     ) -> StackSamples:
         """Return the merged samples of all `task_managers`, without those that do not answer.
 
-        StackSamplerBusyError if all of them are busy.
+        StackSamplerBusyError if one is busy, and no other one has samples.
         """
         sampling_ms = min(sample_count * (delay_ms + _LOOK_MS), DURATION_MAX_MS)
         timeout_ms = max(0, sampling_ms) + _ANSWER_TIMEOUT_MS

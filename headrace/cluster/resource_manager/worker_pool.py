@@ -177,7 +177,7 @@ class WorkerPool:
     def refusal_of(self, worker_id: ResourceId) -> str | None:
         """Return the reason why a TaskManager with this name may not register, or None if it may."""
         if worker_id in self._tombstones:
-            return f"TaskManager {worker_id} was released before ({self._tombstones[worker_id]})"
+            return f"TaskManager {worker_id} has ended or was released before ({self._tombstones[worker_id]})"
         if worker_id not in self._workers:
             return f"TaskManager {worker_id} was not requested by this ResourceManager"
         return None

@@ -230,7 +230,7 @@ class WatcherProcess:
 
 
 def _become_watcher(own_request: int, own_answer: int) -> None:
-    """Close all files of the TaskManager, because other processes wait for their end."""
+    """Close all files of the TaskManager, because processes that wait for its end wait until these are closed."""
     # Its file is closed below.
     faulthandler.disable()
     os.dup2(own_request, _INPUT)

@@ -135,7 +135,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self.termination.add_done_callback(self._terminated)
 
     async def on_start(self) -> None:
-        """Register at the ResourceManager and start all periodic work."""
+        """Start to register at the ResourceManager, delete old files of jobs, and start the MemoryLimit."""
         self._resource_manager.connect()
         self._artifacts.open()
         MemoryLimit(

@@ -47,13 +47,13 @@ KUBERNETES_LEASE_DURATION: Final = ConfigOption(
 )  # fmt: skip
 KUBERNETES_RENEW_DEADLINE: Final = ConfigOption(
     _P + "renew-deadline", timedelta, timedelta(seconds=15),
-    "Time after its last renewal at which a leader gives up; at least one retry period shorter than the lease.",
+    "Time after its last renewal at which a leader gives up; at the latest one retry period before the lease ends.",
     least=_LEAST,
 )  # fmt: skip
 KUBERNETES_RETRY_PERIOD: Final = ConfigOption(
     _P + "retry-period", timedelta, timedelta(seconds=5),
     "Time between two renewals of a leader, and between two checks of a standby; at most a third of the lease "
-    "duration.",
+    "duration, and half of the renew deadline.",
     least=_LEAST,
 )  # fmt: skip
 

@@ -116,11 +116,12 @@ _NO_LOCATION: Final = (
 
 
 class CheckpointCoordinator:
-    """Takes the checkpoints of one JobMaster. `on_failed`: the job must fail over or, if not recoverable, end.
+    """Takes the checkpoints of one JobMaster.
 
-    `on_final_savepoint` is called with the URI of the savepoint that stops the job, before any output is committed;
-    `on_completed` with the source position and the timestamp of each checkpoint from which the job may restart. After
-    `reminder_ms`, tasks that wait for a checkpoint are notified again.
+    `on_failed`: the job must fail over or, if the error is not recoverable, end. `on_final_savepoint` is called with
+    the URI of the savepoint that stops the job, before any output is committed; `on_completed` with the source position
+    and the timestamp of each checkpoint from which the job may restart. After `reminder_ms`, tasks that wait for a
+    checkpoint are notified again.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class CheckpointCoordinator:
     # The job
 
     def status_changed(self, status: JobStatus) -> None:
-        """Start periodic checkpoints when the job runs, and stop them when it does not."""
+        """Start periodic checkpoints if the job runs; otherwise stop them, and abort all pending checkpoints."""
         if status is JobStatus.RUNNING:
             self._events.put(SchedulingStarted())
             self._take_id_ahead()

@@ -57,7 +57,7 @@ class JobLineage:
     async def recover(self) -> CompletedCheckpoint | None:
         """Take over the job's lineage, commit its open output, and return the checkpoint from which the job starts.
 
-        CheckpointError if there is no usable one.
+        None if it starts anew. CheckpointError if it must not start; also raises the errors of SinkCommits.restore.
         """
         restored = await self._io.call("recover", self._io.store.recover)
         await self._commits.restore(None if restored is None else restored.metadata)

@@ -44,9 +44,9 @@ class Savepoints:
         return (await self._checkpointing.trigger(kind)).checkpoint_id
 
     async def take_before_restart(self) -> None:
-        """Take a checkpoint, so that a restart repeats little; return at once if the job takes none.
+        """Take a checkpoint, so that a restart repeats little. CheckpointFailedError if it fails.
 
-        CheckpointFailedError if it fails.
+        Return at once without periodic checkpoints, or while the job is being stopped with a savepoint.
         """
         if self._checkpointing.is_periodic and not self._is_stopping:
             await self.trigger_checkpoint(is_full=False)

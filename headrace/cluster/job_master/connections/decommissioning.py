@@ -1,7 +1,8 @@
 """Decommissioning: moves a job away from TaskManagers that the host is about to remove.
 
-The job keeps running while it waits for slots elsewhere, then takes a checkpoint and restarts there from it. If this
-does not succeed within the grace period, it restarts without it. Runs on the JobMaster's main thread.
+The job keeps running while it waits for slots elsewhere, then takes a checkpoint and restarts there from it. At the end
+of the grace period it leaves the TaskManagers even without new slots or a new checkpoint. Runs on the JobMaster's main
+thread.
 """
 
 import asyncio

@@ -30,7 +30,7 @@ _EXPLAIN_TIMEOUT_MS: Final = 2_000.0
 class ResourceManagerConnection:
     """Declares the needs of one JobMaster.
 
-    `requirements()` returns them; `on_rejected(reason)` means never any slots.
+    `requirements()` returns them; `on_rejected(reason)` is called if the job will never get slots.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ResourceManagerConnection:
         """Registration and heartbeats at the ResourceManager."""
 
     def declare(self) -> None:
-        """Send the current requirements as soon as the ResourceManager is registered."""
+        """Send the current requirements, or send them once registered at the ResourceManager."""
         self._declaration_number += 1
         gateway = self.link.gateway
         if gateway is not None:

@@ -132,14 +132,14 @@ class CheckpointedCoordinator(OperatorCoordinator, Protocol):
         ...
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
-        """Start the whole job from this checkpoint, or anew; also called before `start`. No attempt runs meanwhile.
+        """Handle that the whole job starts from this checkpoint, or anew. No attempt runs meanwhile.
 
-        `state` is None if the checkpoint has no state of this operator.
+        Also called before `start`. `state` is None if the checkpoint has no state of this operator.
         """
         ...
 
     def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """Start one subtask from this checkpoint, or anew, while others go on. If all start, `reset` is called."""
+        """Handle that one subtask starts from this checkpoint, or anew; if all start, `reset` is called instead."""
         ...
 
 

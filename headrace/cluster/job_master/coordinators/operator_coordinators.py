@@ -97,7 +97,7 @@ class OperatorCoordinators:
         ]
 
     def _add(self, vertex: JobVertex, operator: ChainedOperator) -> None:
-        """Make the coordinator of an operator. NotInstalledError."""
+        """Make the coordinator of an operator. NotInstalledError if it is not installed on the driver."""
         metrics = _CoordinatorMetrics(vertex, operator, self._clock)
         self._metrics[operator.operator_id] = metrics
         self._metrics_by_vertex.setdefault(vertex.vertex_id, []).append(metrics)
@@ -220,12 +220,12 @@ class OperatorCoordinators:
             coordinator.checkpoint_aborted(checkpoint_id)
 
     def reset(self, checkpoint_id: int | None, states: Mapping[OperatorId, bytes]) -> None:
-        """Start the whole job from a checkpoint, or anew."""
+        """Reset the coordinators, because the whole job starts from a checkpoint, or anew."""
         for operator_id, coordinator in self._checkpointed:
             coordinator.reset(checkpoint_id, states.get(operator_id))
 
     def subtask_reset(self, subtask: ExecutionVertexId, checkpoint_id: int | None) -> None:
-        """Start a subtask from a checkpoint, or anew, while others go on."""
+        """Notify the coordinators that a subtask starts from a checkpoint, or anew, while others go on."""
         for coordinator in self._by_vertex.get(subtask.vertex_id, []):
             if isinstance(coordinator, CheckpointedCoordinator):
                 coordinator.subtask_reset(subtask.subtask_index, checkpoint_id)

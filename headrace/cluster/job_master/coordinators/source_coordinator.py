@@ -162,7 +162,7 @@ class SourceCoordinator:
         """Do nothing: splits assigned before the aborted checkpoint count for a later one."""
 
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
-        """Start all readers and a new enumerator from a checkpoint, or anew."""
+        """Make a new enumerator, because it and all readers start from a checkpoint, or anew."""
         self._enumeration.close()
         self.set_backlog(False)
         self._readers.clear()

@@ -80,7 +80,7 @@ class Failure:
     def after_savepoint(self, uri: str) -> "Failure":
         """Return the same failure as final, of a job whose final savepoint is complete.
 
-        Its output must be committed only once.
+        Its output is committed, or will be, so an older checkpoint would write it twice.
         """
         text = (
             f"the savepoint {uri} is complete, but the job failed while it was stopping, so its output may not be "

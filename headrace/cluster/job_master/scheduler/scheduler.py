@@ -267,7 +267,7 @@ class Scheduler:
             self.fail_job(Failure(error))
 
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
-        """Handle the registration of all partitions; if it comes too late, the partitions are released."""
+        """Handle the registration of all partitions; if it comes too late, external ones are released."""
         if not self._is_registering(version):
             self.services.registrar.release_externally(
                 [each for each in descriptors if each.is_external]
@@ -337,7 +337,7 @@ class Scheduler:
     def register_partitions(self) -> None:
         """Register all partitions of the scope at the shuffle master, after finding the inputs from earlier jobs.
 
-        The answer is `partitions_registered` or `registration_failed`.
+        The answer is `partitions_registered`, `registration_failed` or `lookup_failed`.
         """
         self._version += 1
         needed = self.cached_inputs.needed_by(self._scope)

@@ -197,7 +197,9 @@ def test_workers_without_a_place_are_given_up_first_when_the_need_shrinks() -> N
     pool.handle(missing(2), 0)
     pool.handle(WorkerStarted(W1), 1)
     assert pool.handle(missing(1), 2) == [ReleaseWorker(W2, "no longer needed")]
-    assert pool.refusal_of(W2) == "TaskManager w-2 was released before (no longer needed)"
+    assert (
+        pool.refusal_of(W2) == "TaskManager w-2 has ended or was released before (no longer needed)"
+    )
 
 
 def test_a_worker_that_dies_before_it_registers_is_replaced() -> None:

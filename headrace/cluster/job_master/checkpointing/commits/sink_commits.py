@@ -45,7 +45,7 @@ COMMIT_RETRIES: Final = ConfigOption(
     "Number of retries of a sink's commit before the job fails, with pauses that grow up to 10 s.",
 )  # fmt: skip
 COMMIT_BACKLOG_MAX: Final = 3
-"""Number of checkpoints with uncommitted output from which no further checkpoint is taken."""
+"""Number of checkpoints with uncommitted output at which no further checkpoint is taken."""
 _FIRST_PAUSE_MS: Final = 100.0
 _PAUSE_MAX_MS: Final = 10_000.0
 

@@ -115,7 +115,7 @@ class CheckpointCoordinatorConfiguration:
 def _alignment(settings: Settings) -> tuple[AlignmentMode, int]:
     """Return the alignment, and the ms after which an aligned checkpoint becomes unaligned.
 
-    ConfigurationError if the mode is at-least-once.
+    ConfigurationError for unaligned checkpoints in at-least-once mode.
     """
     if member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.AT_LEAST_ONCE:
         if settings.get_option(UNALIGNED):

@@ -327,7 +327,10 @@ class CheckpointStore:
         self._cleaner.detach()
 
     def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> list[Deletion]:
-        """Leave the files of checkpoints that are being read, and return those that nothing will delete later."""
+        """Leave the files of checkpoints that are being read, which nothing will delete later.
+
+        If the job `is_over`, delete their metadata, and return what is left of these deletions.
+        """
         left: list[Deletion] = []
         for folder in folders:
             if is_over:
