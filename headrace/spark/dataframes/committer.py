@@ -81,7 +81,7 @@ class DataFrameCommitter:
         self._spark: Final = spark
         self._key: Final = key
         self._note_folder: Final = note_folder
-        # If no checkpoint outlives the driver, neither must the note.
+        # If no checkpoint outlives the driver, the note need not either.
         self._had: dict[str, int] = {}
         self._swept: set[tuple[int, int]] = set()
 
