@@ -207,7 +207,7 @@ class HybridReader(SourceReader):
 
     def _begin(self, source_index: int) -> None:
         assert self._reader is None, (
-            f"source {self._index} is being read, but splits are for source {source_index}"
+            f"source {self._index} is still being read, so source {source_index} cannot start"
         )
         reader = self._sources[source_index].create_reader(_as_context(self._context))
         restored, self._restored = self._restored, None
@@ -219,7 +219,9 @@ class HybridReader(SourceReader):
         reader.start()
 
     def _present(self) -> SourceReader:
-        assert self._reader is not None, "splits arrived for a source that was already read"
+        assert self._reader is not None, (
+            "events and splits arrive only for a source that is being read"
+        )
         return self._reader
 
     def _say(self, event: HybridEvent) -> None:

@@ -51,7 +51,8 @@ CONNECTION_TIMEOUT: Final = ConfigOption(
 )  # fmt: skip
 CLIENT_TIMEOUT: Final = ConfigOption(
     "client.timeout", timedelta, timedelta(seconds=60),
-    "Maximum wait of a client for an answer, or for the end of a savepoint.", least=timedelta(milliseconds=1),
+    "Maximum wait of a client for an answer, or for the end of an operation such as a savepoint, which continues in "
+    "the cluster.", least=timedelta(milliseconds=1),
 )  # fmt: skip
 ANSWER_BYTES_MAX: Final = 104_857_600
 """Maximum size of a JSON answer; the same limit that servers have for requests."""

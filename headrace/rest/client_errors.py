@@ -72,9 +72,9 @@ class UnauthorizedError(RestRefusedError):
 
     def __init__(self, method: str, path: str, status: int, address: str, token_from: str) -> None:
         sent = (
-            f"the token from {token_from} is not the token"
+            f"the token from {token_from} is not the token of"
             if token_from
-            else "no token was sent, but one is needed,"
+            else "no token was sent, but one is needed for"
         )
         place = (
             "it is in the connection file that the cluster wrote on its own machine, <home>/clusters/<port>.json with "
@@ -85,7 +85,7 @@ class UnauthorizedError(RestRefusedError):
             if token_from == "HEADRACE_TOKEN"
             else "copy that file to the same folder here, or set HEADRACE_TOKEN, which overrides files"
         )
-        text = f"{sent} of the cluster at {address}: {place}; {advice}"
+        text = f"{sent} the cluster at {address}: {place}; {advice}"
         super().__init__(method, path, status, [text])
         self.token_from = token_from
 

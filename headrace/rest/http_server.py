@@ -218,7 +218,7 @@ class HttpServer:
 
 
 def _warn_where_open(settings: Settings, address: str) -> None:
-    """Say so where clients need no token."""
+    """Warn if clients need no token."""
     if settings.get_option(REST_AUTHENTICATION) is RestAuthentication.NONE:
         _LOG.warning(
             "%s is 'none': everybody who can connect to %s from this host may see and control everything",
@@ -228,7 +228,7 @@ def _warn_where_open(settings: Settings, address: str) -> None:
 
 
 def _write_certificate(identity: TlsIdentity, path: Path) -> None:
-    """Write it beside the connection file, which names it."""
+    """Write the certificate next to the connection file, which names it."""
     with writing_in_home():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private_file(path, identity.certificate)

@@ -235,7 +235,7 @@ class Application:
         return end.exit_code
 
     def submit(self, job_graph: JobGraph, host: "SparkHost", timeout_s: float) -> JobClient:
-        """Submit the job of the next execution, or find it running.
+        """Submit the job of the next execution, or find it, running or ended, from an earlier driver.
 
         UnrecoverableJobError if no later leader could continue it.
         """

@@ -46,7 +46,7 @@ class ChaosJob(Protocol):
         ...
 
     def place_of(self, row: str) -> tuple[Hashable, Any] | None:
-        """Return a row's key and its position there, ascending within a file; None if it has none."""
+        """Return a row's key and its position among that key's rows, ascending within a file; None if it has none."""
         ...
 
 

@@ -131,7 +131,7 @@ def leak_credit() -> None:
 
 
 def name_a_file_twice() -> None:
-    """Leave a second copy at a commit, or only at a repeated one."""
+    """Leave a second copy of one committed file, as a commit that is repeated could."""
     original: Any = file_commit.name_file
     counts = {"named": 0}
 

@@ -149,6 +149,6 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
         return [f"{self.name} holds {count} {what}" for what, count in held.items() if count]
 
     def _forget_what_is_over(self) -> None:
-        """Drop gates and results of ended tasks, as they refer to the tasks and their data."""
+        """Drop closed gates and destroyed results, as they refer to their tasks and the tasks' data."""
         self._gates[:] = [each for each in self._gates if not each[2].is_closed]
         self._results[:] = [each for each in self._results if not each.pool.is_destroyed]

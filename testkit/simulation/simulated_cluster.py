@@ -316,7 +316,7 @@ class SimulatedCluster:
             self.later(duration_ms, self.faults.heal)
 
     def silence_master(self) -> None:
-        """Lose all later messages of the master, as if its process were stopped; connections stay open."""
+        """Lose all later messages from and to the master, as if its process were stopped; connections stay open."""
         self.trace.add(f"{MASTER} falls silent")
         self.driver.is_deaf = True
         self.faults.partition(

@@ -35,10 +35,10 @@ class PartitionEnded(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
 
 
 class PartitionsAnnounced(msgspec.Struct, frozen=True):
-    """Coordinator → reader: partitions assigned to this reader.
+    """Coordinator → reader: all partitions assigned to this reader, in place of earlier ones.
 
     A streaming DataFrame has a `number` for each of its micro-batches, whose partitions are counted from
-    `first_partition` on; `is_last`: True for the last micro-batch.
+    `first_partition` on; `is_last`: True if no announcement follows.
     """
 
     partitions: tuple[int, ...]

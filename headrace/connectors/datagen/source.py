@@ -72,7 +72,7 @@ class DataGeneratorSource(Source):
         count: int | None = None,
         rows_per_second: float | None = None,
     ) -> "DataGeneratorSource":
-        """Make whole batches: the generator receives indexes of shape (num_rows,), and returns columns of rows."""
+        """Make whole batches: the generator receives indexes of shape (num_rows,), and returns the rows' columns."""
         source = DataGeneratorSource(
             cast(RowGenerator, generator), count, type_info, rows_per_second
         )

@@ -189,7 +189,7 @@ class KafkaSourceBuilder:
     def _discovery_interval_ms(self) -> int | None:
         """Return the interval.
 
-        None for fixed partitions: a bounded source, named partitions, or an interval below 1.
+        None for fixed partitions: stopping offsets, named partitions, or an interval below 1.
         """
         interval = int(self._properties.get(DISCOVERY_INTERVAL, _DISCOVERY_INTERVAL_MS))
         return None if self._stopping or self._partitions or interval < 1 else interval

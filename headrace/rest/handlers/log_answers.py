@@ -49,7 +49,7 @@ async def log_answer(
 
 
 def _part_of(header: str | None, size: int, bound: int) -> tuple[int, int] | None:
-    """Return begin and end of the requested bytes; None if the whole file is requested; of an empty file, its end."""
+    """Return begin and end of the requested bytes; None without a valid range, or for the end of an empty file."""
     found = _RANGE.fullmatch((header or "").replace(" ", ""))
     if found is None or not any(found.groups()):
         return None

@@ -48,7 +48,7 @@ class MetricsHistory:
         self._series: dict[str, _Series] = {}
 
     def add(self, now_ms: int, details: JobDetails, *, is_last: bool = False) -> None:
-        """Add a point, unless the last one is too close; `is_last`: add it in any case, at the end of the job."""
+        """Add a point, unless the last one is too close; `is_last`: at the end of the job, however close."""
         times = self._times_ms
         if times and not is_last and now_ms - times[-1] < self._interval_ms:
             return

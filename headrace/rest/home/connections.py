@@ -224,7 +224,8 @@ def _others_away(found: list[FoundConnection]) -> list[Supervision]:
 def _refuse_several(found: list[FoundConnection], away: list[Supervision]) -> None:
     """Raise SeveralClustersError if another cluster may be meant, including one whose driver is being restarted.
 
-    A restarting driver with high availability does not count if the found driver leads the same cluster or stands by.
+    A restarting driver with high availability never counts: the driver that was found leads its cluster, or the
+    restarting one stands by.
     """
     returning = [one for one in away if not one.keeps_jobs]
     if len(found) + len(returning) > 1:

@@ -141,8 +141,8 @@ class UploadedPrograms:
         is_private = not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or not is_private:
             raise UploadRefusedError(
-                f"The folder {self._folder} can be accessed by users other than the cluster's owner: chmod 700, or "
-                f"set another one with {UPLOAD_DIRECTORY.key}."
+                f"The folder {self._folder} must belong to the cluster's owner, and be closed to others: chmod 700, "
+                f"or set another one with {UPLOAD_DIRECTORY.key}."
             )
         return self._folder
 

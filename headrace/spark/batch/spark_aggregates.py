@@ -199,7 +199,10 @@ class _Walk:
         return assigner is None and strategy.generator_supplier is None
 
     def _takes_time(self, column: str) -> bool:
-        """Return whether a column gives the event time in Spark too; False for a second one, where a null must fail."""
+        """Return whether a column gives the event time in Spark too.
+
+        False for a second one, as a null in the first column must fail the job.
+        """
         if self.time is not None or column not in self.columns:
             return False
         self.time = column, self.columns[column]
@@ -273,9 +276,9 @@ class SparkAggregates:
         return reading, for_subtasks(made, vertex.parallelism)
 
     def _set_partition_count(self) -> None:
-        """Have Spark shuffle partial results to as many tasks as the readers have, unless that affects other shuffles.
+        """Have Spark shuffle partial results to as many tasks as the vertex with most subtasks has.
 
-        Set once for the job, for which all vertices give the same answer.
+        No effect if a DataFrame of the job has shuffles of its own. Set once, as all vertices give the same answer.
         """
         if self._has_partition_count:
             return

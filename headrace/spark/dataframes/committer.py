@@ -81,7 +81,7 @@ class DataFrameCommitter:
         self._spark: Final = spark
         self._key: Final = key
         self._note_folder: Final = note_folder
-        # If no checkpoint outlives the driver, neither must the note.
+        # If no checkpoint outlives the driver, the note need not either.
         self._had: dict[str, int] = {}
         self._swept: set[tuple[int, int]] = set()
 
@@ -242,7 +242,7 @@ def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Com
 
 
 def check_can_commit(context: CommitterContext, payload: CommitPayload) -> None:
-    """Raise ProgramError if the sink must write exactly once and its target cannot recognise repeated commits."""
+    """Raise ProgramError if a sink with checkpoints must write exactly once but cannot recognise repeated commits."""
     can_tell = payload.function or payload.format in {*FILE_FORMATS, BATCH_LOG_FORMAT, "delta"}
     if can_tell or payload.is_at_least_once or context.settings.duration_ms(INTERVAL) <= 0:
         return

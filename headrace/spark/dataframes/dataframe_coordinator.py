@@ -311,10 +311,7 @@ class DataFrameCoordinator:
         self._owners.subtask_reset(subtask_index, checkpoint_id)
 
     async def job_finishing(self) -> None:
-        """Delete the copy if the job has finished; a job stopped to be resumed keeps it.
-
-        Readers end after all partitions.
-        """
+        """Let `close` delete the copy if all partitions have ended; a job stopped before, to be resumed, keeps it."""
         if self._owners.is_announced and not self._owners.open_partitions:
             self._was_checkpointed = False
 

@@ -51,7 +51,7 @@ class FedJob:
         self._cluster: Final = cluster
 
     def check(self) -> None:
-        """Raise ReadingJobGoneError if the job does not run; RestError if its cluster does not answer."""
+        """Raise ReadingJobGoneError if the job does not run; RestError if no cluster is found or answers."""
         found = find_connection(self._cluster, _IGNORED)
         jobs: list[dict[str, Any]] = RestClient.of(found).get_object(path_of("jobs", "overview"))[
             "jobs"

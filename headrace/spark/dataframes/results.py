@@ -98,7 +98,7 @@ def streaming_dataframe(
 ) -> DataFrame:
     """Start the program as a job, and return a streaming DataFrame of the rows that its checkpoints commit.
 
-    ProgramError if the job takes no checkpoints, or if no folder is set that all hosts share.
+    ProgramError if an unbounded job takes no checkpoints, or if neither `path` nor a folder is set that hosts share.
     """
     schema = _schema_for_spark(value_type)
     environment = stream.get_execution_environment()

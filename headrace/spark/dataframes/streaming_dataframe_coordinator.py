@@ -452,7 +452,10 @@ class StreamingDataFrameCoordinator:
             self._push_failed(failure)
 
     def _push_failed(self, failure: HeadraceError) -> None:
-        """Handle a failed push; a lost subtask reports its own failure, and a finished one needs no push."""
+        """Repeat the push if a source subtask was lost; fail the job for another reason, or after several in a row.
+
+        A lost subtask reports its own failure, but one that has ended, as its job is stopped, does not.
+        """
         self._lost_push_count += 1
         if isinstance(failure, PushTargetLostError) and self._lost_push_count < _LOST_PUSHES_MAX:
             self._context.later.schedule(_PUSH_AGAIN_MS, self._push_again)

@@ -124,7 +124,7 @@ def exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> Exposu
     alone = (
         f"On a machine that nobody else uses, '{ALLOW_UNAUTHENTICATED.key}' accepts it as it is"
         if _is_for_loopback(conf)
-        else f"'{ALLOW_UNAUTHENTICATED.key}' accepts it only with spark.driver.host=127.0.0.1 and a local master"
+        else f"'{ALLOW_UNAUTHENTICATED.key}' accepts it only with spark.driver.host=127.0.0.1 and a master on this host"
     )
     return Exposure(
         AUTHENTICATE,

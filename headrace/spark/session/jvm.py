@@ -163,7 +163,7 @@ class DeferredInterrupts:
 
     A JVM whose launch is interrupted half-way is orphaned and stays; and Spark's handler of Ctrl-C would cancel
     TaskManagers before they can stop. The first of either signal takes effect at the end of the block, a second one at
-    once if the JVM is launched, as a context may wait for its cluster for ever. A SIGTERM without a handler ends the
+    once if the JVM runs by then, as a context may wait for its cluster for ever. A SIGTERM without a handler ends the
     process as always, and the JVM with it. Outside of the main thread this has no effect.
     """
 

@@ -72,7 +72,7 @@ def _is_wrapper(java_error: Any) -> bool:
 
 
 def tidy(text: str) -> str:
-    """Return the text with the cause in front: a Python exception's last line, else Spark's own message.
+    """Return the text with the cause in front: a Python exception's last line, else Spark's cause for the lost task.
 
     JVM frames are removed: they are Spark's own and always the same.
     """

@@ -23,8 +23,8 @@ _LOG = logging.getLogger(__name__)
 KEEP_TO_CORES: Final = ConfigOption(
     "headrace.taskmanager.keep-to-cores", bool, True,
     "Whether each TaskManager process runs only on processor cores of its own (Linux), so that two that exchange "
-    "batches do not share one while others idle: one core, or two if there are at least four, or as many as it has "
-    "slots, or as set by `taskmanager.cpu.cores`.",
+    "batches do not share one while others idle: one core, or two if there are at least four, but not fewer "
+    "than it has slots, nor than set by `taskmanager.cpu.cores`.",
 )  # fmt: skip
 _SMALL_HOST_CORES: Final = 4
 """Number of cores from which each TaskManager gets two, for its task and its network thread; with fewer it gets one."""
@@ -61,7 +61,7 @@ def width_of_places(core_count: int, settings: Settings) -> int:
 def take_place(settings: Settings) -> CpuAffinity | None:
     """Take a place for this process, on its main thread, before it starts other threads.
 
-    None if it is switched off or not supported by the system, or if there is only one place.
+    None if it is switched off or not supported by the system, if there is only one place, or if none is free.
     """
     if not settings.get_option(KEEP_TO_CORES) or sys.platform != "linux":
         return None

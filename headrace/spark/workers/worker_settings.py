@@ -51,7 +51,7 @@ def refuse_unknown_resources(settings: Settings, conf: Mapping[str, str]) -> Non
 
 
 def worker_settings(settings: Settings, conf: Mapping[str, str], kind: MasterKind) -> Settings:
-    """Return the settings of TaskManagers: `settings` with the memory that Spark or the host leaves each of them."""
+    """Return the settings of TaskManagers: `settings`, with the memory of each by these settings, Spark or the host."""
     memory_bytes, own = worker_memory_bytes(conf), settings.get_option(PROCESS_MEMORY)
     if own is not None:
         # Each has its own process here, which should end with a clear error rather than be killed by the kernel.

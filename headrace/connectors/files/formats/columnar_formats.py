@@ -46,7 +46,7 @@ _CODED_ROWS_MIN: Final = 16_384
 
 
 class SelectedGroups:
-    """Row groups of a split: those whose middle lies in it, after its position, without the `pruned` ones.
+    """Row groups of a split: those whose middle lies in it and that end after its position, without the `pruned` ones.
 
     `position` counts the rows of all groups of the split, including pruned ones, so that it is independent of the
     condition.

@@ -155,7 +155,7 @@ class CsvSchemaBuilder:
     def set_null_value(self, null_value: str) -> "CsvSchemaBuilder":
         """Set the text that stands for null.
 
-        Without one, null is written as an empty value, and none is read as null.
+        Without one, null is written as an empty value, and no value is read as null.
         """
         self._schema = replace(self._schema, null_value=null_value)
         return self

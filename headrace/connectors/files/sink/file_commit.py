@@ -253,8 +253,8 @@ def publish_groups(
 ) -> list[PendingFile]:
     """Make each group of files visible durably, merging those with several files.
 
-    Return the merged files, to be deleted. A merged file's name is derived from `stem`, so that a second call finds the
-    file of the first.
+    Return the files that were merged, to be deleted. The name of the file made of a group is derived from `stem`, so
+    that a second call finds the file of the first.
     """
     merges: list[tuple[Sequence[PendingFile], str, str]] = []
     finals: list[str] = []

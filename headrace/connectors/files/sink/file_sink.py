@@ -101,7 +101,7 @@ class _FileSinkBuilder(Generic[F]):
         self._compaction: Compaction | None = None
 
     def with_bucket_check_interval(self, interval: int) -> Self:
-        """Apply the rolling policy to idle files every `interval` ms."""
+        """Apply the rolling policy to open files every `interval` ms, even if nothing is written to them."""
         if interval < 1:
             raise ValueError(f"the bucket check interval must be above 0 ms, not {interval}")
         self._bucket_check_interval_ms = interval

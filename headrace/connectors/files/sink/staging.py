@@ -49,7 +49,7 @@ _NAME: Final = re.compile(r"\.headrace-([0-9a-f]{16})-(\d+)-(\d+)-([0-9a-f]{16})
 _LOG: Final = logging.getLogger(__name__)
 _FULL: Final = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "its user's quota is used up"}
 QUIET_MS: Final = 3_600_000
-"""Time after which a folder counts as abandoned if there are no locks: a live writer updates it far more often."""
+"""Time without a change after which an unlocked folder counts as abandoned; a live writer updates it far more often."""
 FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 """Time for which files are kept that a snapshot may name; a restarted driver commits them first."""
 MARKER: Final = "handed-over"

@@ -31,8 +31,9 @@ class FileReader(SplitReader):
 
     It requests ahead only after its first split, so that the first reader does not take all of a few files.
 
-    Files are opened one at a time. Each split has a watermark of its own. The last split's watermark stays until there
-    is another split: a reader without work still reports its progress, and becomes idle in time.
+    Each file is opened at its first turn, and closed at its end. Each split has a watermark of its own. The last
+    split's watermark stays until there is another split: a reader without work still reports its progress, and becomes
+    idle in time.
     """
 
     def __init__(self, reader_format: FileReaderFormat, context: SubtaskContext) -> None:
