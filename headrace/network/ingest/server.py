@@ -175,7 +175,7 @@ class IngestServer:
     ) -> IngestReceiver:
         """Start to accept pushes for one source subtask; the receiver of an older attempt is ended.
 
-        `on_data` is called on the transport's thread when the queue is no longer empty. `accepted_row_counts`: number
+        `on_data` is called on the transport's thread when the first element is queued. `accepted_row_counts`: number
         of rows per partition that the subtask has restored from a checkpoint.
         """
         target = (job_id, operator_id, subtask_index)

@@ -1,6 +1,6 @@
 """ChunkWriter and RegionWriter: write elements of stored partitions on the I/O pool while their task goes on.
 
-A ChunkWriter gathers the elements of one file and writes them in chunks with a AsyncFileWriter; a RegionWriter
+A ChunkWriter gathers the elements of one file and writes them in chunks with an AsyncFileWriter; a RegionWriter
 does this for the regions of a sort-merge partition. Source: Flink PartitionedFileWriter.
 """
 
