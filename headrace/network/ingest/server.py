@@ -130,7 +130,7 @@ class IngestReceiver:
             self._on_data()
 
     def end(self, reason: str) -> None:
-        """Refuse all pushers because the subtask has ended. Transport's thread."""
+        """Refuse all pushers, because the subtask has ended or was replaced. Transport's thread."""
         self._queue.clear()
         for partition in self.partitions.values():
             if partition.pusher is not None:
