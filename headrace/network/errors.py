@@ -225,7 +225,7 @@ class CorruptFileError(StorageError):
 
 
 class IngestRefusedError(NetworkError):
-    """A source subtask refuses a pushed partition: the subtask has ended, or a newer attempt pushes the partition."""
+    """A source subtask refuses a pushed partition: it has ended or was replaced, or a newer attempt pushes."""
 
     is_consequence = True
 

@@ -116,12 +116,12 @@ class EndpointFailedError(RpcError):
 
 
 class MailboxFullError(RpcError):
-    """A call was refused, as `headrace.rpc.endpoint_mailbox-capacity` calls wait at the endpoint already."""
+    """A call was refused, as `headrace.rpc.mailbox-capacity` calls wait at the endpoint already."""
 
     def __init__(self, target: str, method: str, capacity: int) -> None:
         super().__init__(
             f"call of {method} on {target} was refused: {capacity} calls wait there already "
-            "(headrace.rpc.endpoint_mailbox-capacity)"
+            "(headrace.rpc.mailbox-capacity)"
         )
         self.target = target
         self.method = method

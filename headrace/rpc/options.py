@@ -43,7 +43,7 @@ FORCE_INVOCATION_SERIALIZATION: Final = ConfigOption(
     "Encode and decode also the calls within one process, as tests do to find messages that cannot be encoded.",
 )
 MAILBOX_CAPACITY: Final = ConfigOption(
-    "headrace.rpc.endpoint_mailbox-capacity",
+    "headrace.rpc.mailbox-capacity",
     int,
     100_000,
     "How many calls may wait at one endpoint; more are refused with an error.",

@@ -101,7 +101,7 @@ def advertised_host(settings: Settings, bind_host: str) -> str:
             HOST.key,
             None,
             f"other hosts cannot connect to {bind_host}, at which the service listens, and the name of this machine, "
-            f"'{name}', leads them to themselves: set the name or address by which clusters reach this host",
+            f"'{name}', gives them no address of it: set the name or address by which clusters reach this host",
         )
     return name
 

@@ -303,5 +303,5 @@ def _refuse_open(directory: Path) -> None:
         elif found.st_uid not in (os.geteuid(), _ROOT, _NOBODY_KNOWN):
             reason = f"another user ({found.st_uid}) may rename its files: use a directory below your own"
         if reason:
-            where = "" if folder == place else f"in the parent folder {folder}: "
+            where = "" if folder == place else f"in {folder} above it: "
             raise ConfigurationError(DIRECTORY.key, str(directory), f"{where}{reason}")

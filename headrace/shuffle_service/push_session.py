@@ -310,7 +310,7 @@ class PushSession:
             self._fail(f"{what}: {type(error).__name__}: {error}")
 
     def _fail(self, reason: str) -> None:
-        """Fail the push: no later data is stored. On the I/O pool, as a refusal there would come too late."""
+        """Fail the push: no later data is stored, even before the session refuses it. Called on the I/O pool."""
         self._is_failed = True
         self._service.post(lambda: self.refuse(reason))
 

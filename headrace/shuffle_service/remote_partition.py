@@ -193,7 +193,7 @@ class PushSender:
             case KeepAlive():
                 pass
             case Close():
-                raise ShuffleServiceLostError(self._peer, "the connection was shut down")
+                raise ShuffleServiceLostError(self._peer, "the service was shut down")
             case _:
                 raise ProtocolError(
                     self._peer,

@@ -63,7 +63,7 @@ from headrace.shuffle_service.served_partition import ServedPartition
 _LOG = logging.getLogger(__name__)
 
 GRANT_SHARE: Final = 4
-"""Divisor of the remaining memory: a new writer gets at most that part, so that later ones get some too."""
+"""Divisor of the remaining memory: a new writer gets at most that part, but the minimum in any case."""
 SERVICE_NAME_PREFIX: Final = "shuffle-service-"
 _IDENTITY_FILE: Final = "identity"
 _IDENTITY_BYTES: Final = 16
@@ -400,7 +400,7 @@ class _CountedSession(PeerSession):
 
 
 def _pool_of_what_is_only_read() -> LocalBufferPool:
-    """Return the empty pool of partitions that are only read."""
+    """Return a pool for partitions that are only read, which never use it."""
     return NetworkBufferPool(PAGE_BYTES, PAGE_BYTES).create_local_pool(
         "stored results",
         required=1,

@@ -76,7 +76,7 @@ class FrozenTimerQueue(Protocol):
     """Frozen timers of a queue. Any thread; read once."""
 
     is_by_key_group: ClassVar[bool]
-    """Yield every timer that a snapshot has to write as a row."""
+    """True if timers come in order of key group."""
 
     def __iter__(self) -> Iterator[Timer]:
         """Yield every timer that a snapshot has to write as a row."""

@@ -138,8 +138,7 @@ class OperatorStateHandler:
         """Let `snapshotable` take part in snapshots; return the chunks that were restored under `name`.
 
         `name` is also that of the chunks that it writes. Restored chunks may hold key groups of other subtasks: use
-        only those
-        in `key_space.key_groups`.
+        only those in `key_space.key_groups`.
         """
         assert name not in self._snapshotables, f"'{name}' is registered already"
         self._snapshotables[name] = snapshotable

@@ -71,8 +71,7 @@ class RestoredKeyedState:
         """Yield the rows of a state in the requested form; the caller owns the state from now on.
 
         `changes`: the declared changes of fields since the rows were stored. StateIncompatibleError if the stored form
-        cannot
-        be converted.
+        cannot be converted.
         """
         chunks = self._waiting.pop(form.name, [])
         for chunk in chunks:

@@ -22,7 +22,7 @@ from headrace.functions.state_ttl import (
 )
 
 NO_STAMP: Final = MIN_TIMESTAMP
-"""Last access of a value that was written without a time to live, or before the first watermark."""
+"""Last access of a value that was written without a time to live, or before any event time was known."""
 
 _MAX_TIME_MS: Final = 2**63 - 1
 

@@ -64,7 +64,7 @@ class ChangeFeed:
     ) -> "ChangeFeed":
         """Return the changes of a state from one checkpoint to a later one.
 
-        StateProcessorError if there are no changes to show.
+        StateProcessorError if they cannot be computed, as for rows without keys.
         """
         if start.checkpoint_id > end.checkpoint_id:
             raise StateProcessorError(

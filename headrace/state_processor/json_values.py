@@ -55,7 +55,7 @@ def values_of_json(values: Sequence[Any], wanted: pa.DataType, what: str) -> pa.
 
 
 def keys_in_text(text: str) -> tuple[Any, ...]:
-    """Return the keys of a JSON list like `[3, 7]`. StateProcessorError if the text is not a list."""
+    """Return the keys of a JSON list like `[3, 7]`. StateProcessorError if the text is not one."""
     try:
         keys = json.loads(text)
     except DECODE_ERRORS:

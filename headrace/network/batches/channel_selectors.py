@@ -1,7 +1,8 @@
 """ChannelSelector and its implementations: assign the rows of a batch to the channels of their consumers.
 
-A batch of at least WHOLE_BATCH_ROWS rows goes to one channel as a whole: dealing its rows one by one would divide
-the size of every batch downstream by the number of channels. Smaller batches are dealt row by row, strictly in turn.
+REBALANCE, RESCALE and SHUFFLE send a batch of at least WHOLE_BATCH_ROWS rows to one channel as a whole: dealing its
+rows one by one would divide the size of every batch downstream by the number of channels. Smaller batches are dealt row
+by row.
 Source: Flink StreamPartitioner and its subclasses.
 """
 

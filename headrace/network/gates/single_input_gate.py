@@ -234,7 +234,7 @@ class SingleInputGate:
 
     @property
     def capacity_bytes(self) -> int:
-        """Most bytes that may be in flight to all channels, including an assumed capacity of local channels."""
+        """Most bytes that may be in flight to the remote channels; an assumed capacity if all channels are local."""
         if self._receiver is not None:
             return self._receiver.segment_count * self._receiver.segment_size
         return len(self._channels) * LOCAL_CAPACITY_BYTES

@@ -130,7 +130,7 @@ class IngestReceiver:
             self._on_data()
 
     def end(self, reason: str) -> None:
-        """Refuse all pushers because the subtask has ended. Transport's thread."""
+        """Refuse all pushers, because the subtask has ended or was replaced. Transport's thread."""
         self._queue.clear()
         for partition in self.partitions.values():
             if partition.pusher is not None:
@@ -175,7 +175,7 @@ class IngestServer:
     ) -> IngestReceiver:
         """Start to accept pushes for one source subtask; the receiver of an older attempt is ended.
 
-        `on_data` is called on the transport's thread when the queue is no longer empty. `accepted_row_counts`: number
+        `on_data` is called on the transport's thread when the first element is queued. `accepted_row_counts`: number
         of rows per partition that the subtask has restored from a checkpoint.
         """
         target = (job_id, operator_id, subtask_index)

@@ -220,8 +220,8 @@ class LocalBufferPool:
     def _has_pages_for(self, count: int) -> bool:
         """Return whether the network memory has `count` more segments for this pool.
 
-        A pool always gets its required segments: others may have to return borrowed ones first. Further segments are
-        lent, but never those that others require, or two tasks would wait for each other.
+        A pool gets its required segments at once, even if others have not returned pages that they borrowed. Further
+        segments are lent, but never those that others require, or two tasks would wait for each other.
         """
         if self.used + count <= self.required:
             return True

@@ -28,7 +28,7 @@ from headrace.network.memory.segments import SegmentMemory, SegmentRegion
 from headrace.network.memory.sizing import SEGMENT_BYTES_MAX
 
 COMFORT_SHARE: Final = 4
-"""Segments are larger than a page only while one gate or partition takes at most 1 / COMFORT_SHARE of the free pages.
+"""Segments are larger than a page only while one gate or partition takes at most 1 / COMFORT_SHARE of unreserved pages.
 
 This leaves enough for the tasks that start last.
 """

@@ -24,7 +24,7 @@ FLOATING_BUFFERS_PER_GATE: Final = ConfigOption(
 )  # fmt: skip
 MAX_BUFFERS_PER_CHANNEL: Final = ConfigOption(
     "taskmanager.network.memory.max-buffers-per-channel", int, 10,
-    "Number of batches in one subpartition at which its task counts as back-pressured.",
+    "Number of batches in one subpartition from which its task counts as back-pressured.",
 )  # fmt: skip
 MAX_OVERDRAFT_BUFFERS: Final = ConfigOption(
     "taskmanager.network.memory.max-overdraft-buffers-per-gate", int, 5,

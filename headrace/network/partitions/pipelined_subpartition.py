@@ -168,8 +168,8 @@ class PipelinedSubpartition:
     ) -> None:
         """Add a barrier according to its options, and answer `capture`.
 
-        `unsealed` rows are added only behind the barrier. Replaces an older barrier that has not overtaken yet: its
-        checkpoint is over.
+        `unsealed` rows are added only behind the barrier. An older barrier that has not overtaken yet stays queued, but
+        its capture is abandoned: its checkpoint is over.
         """
         options = barrier.options
         overtaken: Sequence[SealedBatch] | None = ()

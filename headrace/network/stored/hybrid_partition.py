@@ -1,4 +1,4 @@
-"""HybridPartition: a result read while or after it is produced; batches beyond its memory go to disk at once.
+"""HybridPartition: a result read while or after it is produced; batches beyond its memory go to disk without a wait.
 
     HYBRID_FULL        every batch is in the file, memory only saves the read: may be read again
     HYBRID_SELECTIVE   the file has only the batches that were not kept in memory: read once

@@ -45,7 +45,7 @@ from headrace.network.stored.stored_view import CoalescedRead
 
 SORT_SHUFFLE_MIN_PARALLELISM: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-parallelism", int, 8,
-    "Number of consumers at which a blocking result is sorted by consumer before it is stored.",
+    "Least number of consumers for which a blocking result is sorted by consumer before it is stored.",
 )  # fmt: skip
 SORT_SHUFFLE_MIN_BUFFERS: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-buffers", int, 512,
@@ -165,7 +165,7 @@ class SortMergePartition(StoredPartition):
     def collect(self, sealed: SealedBatch, channels: Channels, lease: SegmentLease) -> None:
         """Collect rows; `channels`, shape (num_rows,), gives the subpartition of each; markers are for all.
 
-        StorageError if an earlier region could not be written.
+        StorageError of this or an earlier write.
         """
         self._keep(lease, 1)
         if self._shared or self._has_other_schema(sealed):
@@ -183,7 +183,7 @@ class SortMergePartition(StoredPartition):
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Collect a batch; one with markers for this subpartition gets a region of its own.
 
-        StorageError of an earlier write.
+        StorageError of this or an earlier write.
         """
         if not sealed.markers:
             self.collect(sealed, np.full(sealed.row_count, index, dtype=np.int32), lease)
@@ -193,7 +193,7 @@ class SortMergePartition(StoredPartition):
         self._write(lambda: self._write_single_region(index, sealed))
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Store a batch once for all subpartitions. StorageError of an earlier write."""
+        """Store a batch once for all subpartitions. StorageError of this or an earlier write."""
         self._keep(lease, self.subpartition_count)
         if self._runs or self._batches or self._markers:
             self.spill()
@@ -201,7 +201,7 @@ class SortMergePartition(StoredPartition):
         self._spill_if_full(sealed)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
-        """Store an event for all subpartitions. StorageError of an earlier write."""
+        """Store an event for all subpartitions. StorageError of this or an earlier write."""
         self.spill()
         self._write(lambda: self._write_shared_region([prepare_event(event)]))
 
@@ -209,7 +209,7 @@ class SortMergePartition(StoredPartition):
         self.spill()
 
     def spill(self) -> None:
-        """Store the collected rows as one region. Task's thread. StorageError of an earlier write."""
+        """Store the collected rows as one region. Task's thread. StorageError of this or an earlier write."""
         self._sort_run()
         runs, self._runs = self._runs, []
         shared, self._shared = self._shared, []

@@ -23,7 +23,7 @@ One turn of a channel may exceed it (see producer_session.QUANTUM_BYTES).
 ROUNDS_PER_FLUSH: Final = 4
 UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
 LINGER_S: Final = 1.0
-"""Seconds for which to read on from a peer after Close was sent, unless it closes before."""
+"""Seconds for which to read on from a peer after the last output was sent, unless it closes before."""
 LINGER_BYTES: Final = 32 << 20
 """Most bytes of such a peer that are dropped: far more than can be in flight, less than it could send."""
 LINGER_PAUSE_MS: Final = 25.0

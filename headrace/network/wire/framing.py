@@ -121,7 +121,7 @@ def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
 
 
 def reserve(frame_id: int, name: str) -> None:
-    """Reserve an id of a frame that is no longer sent.
+    """Reserve the id of a frame that nobody sends.
 
     No other frame may use it, and a received one is refused by name.
     """

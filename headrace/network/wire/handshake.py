@@ -57,7 +57,7 @@ def offered_features(settings: Settings) -> int:
 class Handshake:
     """One side of the handshake: send `opening()` if it is not empty, then feed received bytes to `receive`.
 
-    `expected_name` is the peer that a dialler wants to reach. Its proof is valid for that peer only.
+    `expected_name` is the peer that a dialler wants to reach. The dialler's proof is valid for that peer only.
     """
 
     def __init__(

@@ -446,7 +446,7 @@ class BroadcastRecordWriter(RecordWriter):
         self._add(0, batch.to_arrow())
 
     def emit_latency_marker(self, marker: LatencyMarker, channel: int) -> None:
-        """Send a latency marker to one channel, behind all rows that are sealed with it; it does not delay them."""
+        """Send a latency marker to one channel, behind the rows held for all, which do not leave earlier for it."""
         if self.partition.subpartition_count == 1:
             super().emit_latency_marker(marker, channel)
             return

@@ -236,7 +236,7 @@ def upper_halves(values: npt.NDArray[Any]) -> Longs:
 
 
 def float_sums(sums: Longs, upper_sums: Longs) -> npt.NDArray[np.float64]:
-    """Return the whole sums in double precision, each rounded once."""
+    """Return the whole sums in double precision; a sum that fits into 64 bits is rounded only once."""
     lower_sums = (sums - (upper_sums << HALF_BITS)).view(np.uint64)
     carries = (lower_sums >> HALF_BITS).astype(np.int64)
     rests = lower_sums & np.uint64(2**HALF_BITS - 1)

@@ -40,7 +40,7 @@ _UPPER: Final = "$upper_"
 """Prefix of a column with the upper halves of another column's values."""
 _MERGES: Final = {"count": "sum", "sum": "sum", "mean": "sum", "min": "min", "max": "max"}
 VALUES_PER_ROW: Final = 4096
-"""Length at which lists are cut for sending or storing, as both move whole rows."""
+"""Most values of a list in a row that is sent or stored; longer lists are cut, as both move whole rows."""
 
 
 def lists_of_rows(column: pa.ChunkedArray, codes: Codes, count: int) -> pa.Array:

@@ -18,7 +18,7 @@ from headrace.operators.runtime.user_code import user_error
 def require_times(batch: RecordBatch, operator_name: str, size_ms: int) -> Timestamps:
     """Return the timestamps of a batch, shape (num_rows,), for windows of `size_ms`.
 
-    UserCodeError if a row has no timestamp, or one so large that the end of its window does not fit into a time column.
+    UserCodeError if a row has no timestamp, or one so far from 1970 that its window does not fit into a time column.
     """
     times = batch.timestamps
     if times is None or (times == MIN_TIMESTAMP).any():

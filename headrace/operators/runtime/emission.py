@@ -204,7 +204,7 @@ class ResultCollector:
         batch: RecordBatch,
         output: Output,
     ) -> None:
-        """Do the same as `process_rows` for records without timestamps, ordered by key.
+        """Do the same as `process_rows` for records without timestamps, grouped by key.
 
         Most functions with timers give no results for most records: for these, the loop is that of `map`.
         """

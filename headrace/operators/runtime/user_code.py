@@ -103,7 +103,7 @@ def refuse_generator(result: Any, function_name: str) -> None:
 
 
 def is_raised_here(error: BaseException) -> bool:
-    """Return whether the code that catches `error` called the function that raised it directly."""
+    """Return whether the function that catches `error` raised it, rather than a Python function that it called."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 

@@ -165,7 +165,7 @@ class CoGroupOperator(TwoStreamWindowOperator):
 
 
 class WindowJoinOperator(TwoStreamWindowOperator):
-    """Operator of a JoinFunction or FlatJoinFunction, called for each pair by the first, then the second stream."""
+    """Calls a JoinFunction or FlatJoinFunction for each pair of a window, by the first, then the second stream."""
 
     def __init__(self, spec: WindowJoinSpec) -> None:
         join = method_of(spec.function, "join")

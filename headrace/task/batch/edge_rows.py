@@ -165,10 +165,7 @@ def without_column(rows: pa.RecordBatch, place: int) -> pa.RecordBatch:
 
 
 def with_key_at(rows: pa.RecordBatch, index: int, place: int) -> pa.RecordBatch:
-    """Return `rows` with the key inserted at `place`, as a copy of the column that then has `index`.
-
-    Shares its memory.
-    """
+    """Return `rows` with the key inserted at `place`: the column that then has `index`, without a copy."""
     arrays, fields = list(rows.columns), list(rows.schema)
     key = arrays[index if index < place else index - 1]
     arrays.insert(place, key)

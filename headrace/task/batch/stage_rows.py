@@ -114,7 +114,7 @@ class StageRows:
     def writer(self, edge: int, select: "ChannelSelector | int") -> Callable[[RecordBatch], None]:
         """Return a function that takes the rows of an edge.
 
-        `select` chooses the consumer's subtask for each row; a number sends all rows to that many subtasks.
+        `select` chooses the consumer's subtask for each row; a number sends every row to each of that many subtasks.
         """
         rows = self._edges[edge]
         if isinstance(rows, PackedRows):

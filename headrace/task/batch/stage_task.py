@@ -297,7 +297,7 @@ class StageTask:
         return records_in, self._rows.record_count, metrics, counters
 
     def located(self, error: BaseException) -> BaseException:
-        """Return `error`, with the name of the failed function if it is user code."""
+        """Return `error`; a UserCodeError without a location gets that of its operator's function."""
         if isinstance(error, UserCodeError) and self._chain is not None:
             return self._chain.blame(error)
         return error

@@ -3,8 +3,7 @@
 The task calls, on its mailbox thread and in this order:
 
     restore()               before the operators are opened and before partitions are requested: overtaken output is
-    sent
-                            first, before the watermarks that operators had sent, followed by
+                            sent first, before the watermarks that operators had sent, followed by
                             EndOfOutputChannelState; queued input is read first
     start_capture(n)        for StartChannelCapture, right before the checkpoint is taken
     snapshot(n, captures)   when the barrier was emitted: `captures` were returned by `RecordWriter.emit_barrier`. The

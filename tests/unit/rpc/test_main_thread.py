@@ -203,7 +203,7 @@ def test_a_handler_that_holds_the_main_thread_is_logged_by_name(
 
 
 def test_a_full_mailbox_refuses_calls_by_name() -> None:
-    world = make_world("by reference", {"headrace.rpc.endpoint_mailbox-capacity": "3"})
+    world = make_world("by reference", {"headrace.rpc.mailbox-capacity": "3"})
 
     async def scenario() -> None:
         ledger = Ledger(world.callee)
