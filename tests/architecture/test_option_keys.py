@@ -1,4 +1,4 @@
-"""Keys of options are kept: configuration files and programs hold them. Whoever adds or withdraws one edits the list."""
+"""Keys of options are kept: files and programs hold them. Whoever adds or withdraws one edits option_keys.txt."""
 
 from typing import Final
 

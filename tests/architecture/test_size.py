@@ -33,7 +33,7 @@ CEILINGS: Final = {
     "metrics": (25, 2_300),
     "network": (83, 9_460),
     "operators": (49, 6_040),
-    "rest": (80, 7_980),
+    "rest": (80, 7_990),
     "rpc": (18, 2_630),
     "shuffle_service": (13, 1_460),
     "spark": (67, 8_310),
