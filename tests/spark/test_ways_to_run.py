@@ -169,8 +169,8 @@ def test_a_session_of_the_program_s_own_obeys_the_command_line(
     assert refused.startswith("REFUSED spark.executor.memory=3g is requested, but ")
     assert [row.rpartition("> ")[2].strip() for row in rows] == ["ROW 0"]
     told = "".join(program.err)
-    assert "spark.master=local[3] of the command line replaces local[2]" in told
-    assert "spark.sql.shuffle.partitions=7 of the command line replaces 5" in told
+    assert "spark.master=local[3] from the command line replaces local[2]" in told
+    assert "spark.sql.shuffle.partitions=7 from the command line replaces 5" in told
     assert "[Stage" not in told
     program.assert_nothing_is_left()
 
