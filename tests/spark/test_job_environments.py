@@ -113,7 +113,7 @@ def test_a_job_whose_environment_cannot_be_used_fails_alone_and_says_why(
             ("archive=empty.zip", "python=empty.zip/empty/bin/python"),
             ["does not run Headrace: ModuleNotFoundError: No module named", "install the driver's"],
         ),
-        (("requirements=newer.txt", "mode=BATCH"), ["bring uvloop 99.0", "STREAMING mode"]),
+        (("requirements=newer.txt", "mode=BATCH"), ["asks for uvloop 99.0", "STREAMING mode"]),
     ):
         failed = session(*arguments)
         told = "".join(failed.err)

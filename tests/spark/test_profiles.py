@@ -201,7 +201,7 @@ run(1, 2)
 
 def assert_refused(error: str, reason: str) -> None:
     """Assert that the job with more GPUs than there are was refused at once, and for this reason."""
-    wanted = "slot sharing group 'models' asks for 1 core(s), 10 mb of task heap memory and 4 gpu"
+    wanted = "slot sharing group 'models' requests 1 core(s), 10 mb of task heap memory and 4 gpu"
     assert wanted in error and reason in error, error
     assert "slot.request.timeout" not in error, error
 

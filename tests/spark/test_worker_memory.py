@@ -59,7 +59,7 @@ def test_the_size_of_a_process_bounds_rocksdb_and_the_worker_and_is_logged_in_pa
     told = dict(line.strip().partition(" ")[::2] for line in program.out)
     # 0.4 of what the overhead of 192 mb leaves.
     assert told["ROCKSDB"] == str(int((768 - 192 << 20) * 0.4)), program.report()
-    limit = "may hold 805.3 MB ('headrace.taskmanager.memory.limit')"
+    limit = "may hold only 805.3 MB ('headrace.taskmanager.memory.limit')"
     assert limit in told["GROWING"], program.report()
     assert "('taskmanager.memory.process.size')" in told["GROWING"], "what to do"
     logged = "".join(path.read_text() for path in logs.rglob("taskmanager-*.log"))
