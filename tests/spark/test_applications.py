@@ -115,7 +115,7 @@ def test_a_supervised_application_outlives_kills_at_each_step_and_clients_of_its
     assert drivers.output() == expected_lines(), told
     assert [where for where in MOMENTS if (tmp_path / f"died-{where}").exists()] == list(MOMENTS)
     assert told.count("main begins") == 1 + len(MOMENTS), told
-    assert told.count("was killed by signal 9") + told.count("ended by SIGKILL") == len(MOMENTS)
+    assert told.count("was killed by signal 9") + told.count("killed by SIGKILL") == len(MOMENTS)
     assert "application 'two' has ended in order: its supervisor ends" in told
     found = job_ids(told.splitlines())
     assert {name: len(ids) for name, ids in found.items()} == {"one": 1, "two": 1}, found
