@@ -37,7 +37,7 @@ _MASK: Final = 0xFFFFFFFF
 _HASH_OF_TRUE: Final = 1231
 _HASH_OF_FALSE: Final = 1237
 _KEY_SELECTOR: Final = "the key selector"
-_NULL_REASON: Final = "is null: give such records another key, or filter them out"
+NULL_REASON: Final = "is null: give such records another key, or filter them out"
 _NAN_REASON: Final = "is NaN, which equals no other key"
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1)  # naive: the offset is taken off by itself
@@ -63,7 +63,7 @@ def hash_keys(values: Sequence[Any], origin: str = _KEY_SELECTOR) -> Hashes:
     """
     try:
         if type(None) in set(map(type, values)):
-            raise InvalidKeyError(_NULL_REASON)
+            raise InvalidKeyError(NULL_REASON)
         return _hash_objects(values).view(np.int32)
     except InvalidKeyError as error:
         raise InvalidKeyError(error.reason, origin) from None
@@ -105,7 +105,7 @@ def _hash_plain(array: pa.Array) -> npt.NDArray[np.uint32]:
 def hash_key(value: Any) -> int:
     """Hash one Python value as `hash_keys` does, as an unsigned number of 32 bits. InvalidKeyError."""
     if value is None:
-        raise InvalidKeyError(_NULL_REASON)
+        raise InvalidKeyError(NULL_REASON)
     return _hash_of(value)
 
 
@@ -113,7 +113,7 @@ def hash_array(array: pa.Array, origin: str = "the key column") -> Hashes:
     """Hash the values of an Arrow array, shape (len(array),); InvalidKeyError names `origin`."""
     try:
         if array.null_count:
-            raise InvalidKeyError(_NULL_REASON)
+            raise InvalidKeyError(NULL_REASON)
         return _hash_values(array).view(np.int32)
     except InvalidKeyError as error:
         raise InvalidKeyError(error.reason, origin) from None

@@ -4,20 +4,19 @@ It sends CONNECT to the proxy, which forwards all bytes after its 200 response. 
 """
 
 import asyncio
-import re
+import contextlib
 import socket
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.host_port import join_host_port
+from headrace.core.host_port import join_host_port, split_host_port
 
 PROXY: Final = ConfigOption(
     "headrace.network.proxy", str, "",
     "Host and port of an HTTP proxy through which TaskManagers dial each other, also on the same host; empty: they "
     "dial each other directly. Meant for `python -m headrace.testing.fault_proxy`.",
 )  # fmt: skip
-_PORT: Final = re.compile("[0-9]{1,5}")
 _ANSWER_BYTES_MAX: Final = 4096
 
 
@@ -37,10 +36,11 @@ class HttpTunnel:
         value = settings.get_option(PROXY)
         if not value:
             return None
-        host, _, port = value.rpartition(":")
-        if not host or not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
-            raise ConfigurationError(PROXY.key, value, "it is not of the form host:port")
-        return cls(host.strip("[]"), int(port))
+        with contextlib.suppress(OSError):
+            host, port = split_host_port(value)
+            if 0 < port < 1 << 16:
+                return cls(host, port)
+        raise ConfigurationError(PROXY.key, value, "it is not of the form host:port")
 
     async def open(self, host: str, port: int) -> socket.socket:
         """Return a socket that the proxy has connected to `host`.

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError
-from headrace.core.key_hash import InvalidKeyError, hash_array, hash_keys
+from headrace.core.key_hash import NULL_REASON, InvalidKeyError, hash_array, hash_keys
 from headrace.core.record_batch import RecordBatch, key_values_to_array
 from headrace.core.types.arrow_types import arrow_type_of, data_schema
 from headrace.core.types.rows import row_of
@@ -81,10 +81,7 @@ class KeyByOperator(OneInputOperator):
         for name, array in zip(self._columns, arrays, strict=True):
             if array.null_count:
                 # Inside composite keys null is hashable; but grouping by a column means grouping by its values.
-                raise InvalidKeyError(
-                    "is null: give such records another key, or filter them out",
-                    f"column '{name}' ({self._origin})",
-                )
+                raise InvalidKeyError(NULL_REASON, f"column '{name}' ({self._origin})")
         origin = f"column '{', '.join(self._columns)}' ({self._origin})"
         names = data_schema(self._key_type).names
         if len(arrays) == 1 and names == ["value"]:
